@@ -1,0 +1,16 @@
+# Every target of ours links octet_flags (PRIVATE): warnings, floating-point contract, sanitizers.
+add_library(octet_flags INTERFACE)
+target_compile_options(octet_flags INTERFACE
+  -Wall -Wextra -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wshadow -Wvla
+  -ffp-contract=off -fvisibility=hidden -fno-omit-frame-pointer)
+target_compile_definitions(octet_flags INTERFACE _GNU_SOURCE)
+if(OCTET_WERROR)
+  target_compile_options(octet_flags INTERFACE -Werror)
+endif()
+if(OCTET_SANITIZE)
+  target_compile_options(octet_flags INTERFACE -fsanitize=${OCTET_SANITIZE})
+  target_link_options(octet_flags INTERFACE -fsanitize=${OCTET_SANITIZE})
+  if(OCTET_SANITIZE MATCHES "undefined")
+    target_compile_options(octet_flags INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+endif()

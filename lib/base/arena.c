@@ -1,0 +1,175 @@
+/* Bump allocation in blocks; see octet/arena.h.
+ *
+ * Decision: blocks double from 16 KiB, so a request of a few hundred bytes costs one small block and a
+ * plan of a megabyte some seven; what is larger than a quarter of the next block gets a block of its own
+ * behind the current one, which stays open for small pieces. */
+#include "octet/arena.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 16, FIRST_BLOCK_BYTES = 16 * 1024, LARGEST_BLOCK_BYTES = 1024 * 1024 };
+
+struct block {
+    struct block *next;
+    size_t size, used; /* of data[] */
+    _Alignas(ALIGNMENT) unsigned char data[];
+};
+
+struct octet_arena {
+    struct block *blocks; /* the open one first */
+    size_t budget, held;
+    size_t next_block_bytes;
+    uint64_t fail_at; /* 0: off */
+};
+
+octet_arena *octet_arena_create(size_t budget_bytes)
+{
+    octet_arena *arena = calloc(1, sizeof *arena);
+
+    if (arena) {
+        arena->budget = budget_bytes;
+        arena->next_block_bytes = FIRST_BLOCK_BYTES;
+    }
+    return arena;
+}
+
+void octet_arena_reset(octet_arena *arena)
+{
+    while (arena->blocks) {
+        struct block *next = arena->blocks->next;
+        free(arena->blocks);
+        arena->blocks = next;
+    }
+    arena->held = 0;
+    arena->next_block_bytes = FIRST_BLOCK_BYTES;
+}
+
+void octet_arena_destroy(octet_arena *arena)
+{
+    if (!arena)
+        return;
+    octet_arena_reset(arena);
+    free(arena);
+}
+
+/* A block with room for `size` bytes, or NULL. The caller links it. */
+static struct block *block_create(octet_arena *arena, size_t size)
+{
+    size_t left = arena->budget - arena->held;
+
+    if (left < sizeof(struct block) || size > left - sizeof(struct block))
+        return NULL;
+    struct block *block = malloc(sizeof *block + size);
+    if (!block)
+        return NULL;
+    block->size = size;
+    block->used = 0;
+    block->next = NULL;
+    arena->held += sizeof *block + size;
+    return block;
+}
+
+static void *block_take(struct block *block, size_t size)
+{
+    void *piece = block->data + block->used;
+
+    block->used += size;
+    return memset(piece, 0, size);
+}
+
+void *octet_arena_alloc(octet_arena *arena, size_t size)
+{
+    if (arena->fail_at && --arena->fail_at == 0)
+        return NULL;
+    if (size > SIZE_MAX - 2 * ALIGNMENT)
+        return NULL;
+    size = (size + (size == 0) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+
+    struct block *open = arena->blocks;
+    if (open && open->size - open->used >= size)
+        return block_take(open, size);
+
+    if (open && size > arena->next_block_bytes / 4) {
+        struct block *own = block_create(arena, size);
+        if (!own)
+            return NULL;
+        own->next = open->next;
+        open->next = own;
+        return block_take(own, size);
+    }
+    size_t wanted = size > arena->next_block_bytes ? size : arena->next_block_bytes;
+    struct block *fresh = block_create(arena, wanted);
+    if (!fresh && wanted > size)
+        fresh = block_create(arena, size); /* near the budget's end: just what is asked */
+    if (!fresh)
+        return NULL;
+    if (arena->next_block_bytes < LARGEST_BLOCK_BYTES)
+        arena->next_block_bytes *= 2;
+    fresh->next = open;
+    arena->blocks = fresh;
+    return block_take(fresh, size);
+}
+
+void *octet_arena_array(octet_arena *arena, size_t count, size_t size)
+{
+    size_t bytes;
+
+    if (__builtin_mul_overflow(count, size, &bytes))
+        return NULL;
+    return octet_arena_alloc(arena, bytes);
+}
+
+char *octet_arena_copy(octet_arena *arena, const char *text, size_t length)
+{
+    char *copy = length < SIZE_MAX ? octet_arena_alloc(arena, length + 1) : NULL;
+
+    if (copy && length)
+        memcpy(copy, text, length);
+    return copy;
+}
+
+char *octet_arena_format(octet_arena *arena, const char *format, ...)
+{
+    va_list arguments;
+    char small[256];
+
+    va_start(arguments, format);
+    int length = vsnprintf(small, sizeof small, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return NULL;
+    if ((size_t)length < sizeof small)
+        return octet_arena_copy(arena, small, (size_t)length);
+    char *text = octet_arena_alloc(arena, (size_t)length + 1);
+    if (text) {
+        va_start(arguments, format);
+        vsnprintf(text, (size_t)length + 1, format, arguments);
+        va_end(arguments);
+    }
+    return text;
+}
+
+size_t octet_arena_held(const octet_arena *arena)
+{
+    return arena->held;
+}
+
+size_t octet_arena_budget(const octet_arena *arena)
+{
+    return arena->budget;
+}
+
+void octet_arena_fail_at(octet_arena *arena, uint64_t n)
+{
+    arena->fail_at = n;
+}
+
+enum octet_status octet_arena_exhausted(const octet_arena *arena, struct octet_error *err)
+{
+    return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                      "out of memory: the request holds %zu of at most %zu bytes", arena->held,
+                      arena->budget);
+}

@@ -1,0 +1,15 @@
+/* All of liboctet's public headers. */
+#ifndef OCTET_OCTET_H
+#define OCTET_OCTET_H
+
+#include "octet/arena.h"
+#include "octet/cancel.h"
+#include "octet/check.h"
+#include "octet/config.h"
+#include "octet/context.h"
+#include "octet/graph.h"
+#include "octet/plan.h"
+#include "octet/rules.h"
+#include "octet/status.h"
+
+#endif
