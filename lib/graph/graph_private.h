@@ -105,8 +105,8 @@ struct octet_graph {
  * one execution. */
 struct oct_op_row {
     const char *name;
-    int inputs_required;
-    int reads; /* IN0 ... OUT */
+    uint8_t inputs_required, outputs;
+    uint8_t reads; /* what backward reads: IN0 ... OUT */
     enum octet_status (*infer)(struct octet_graph *graph, struct oct_node *node,
                                struct octet_error *err);
     int64_t (*cost)(const struct octet_graph *graph, const struct oct_node *node);
