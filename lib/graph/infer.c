@@ -463,3 +463,30 @@ enum octet_status oct_infer_stream_sum(struct octet_graph *g, struct oct_node *n
     output(g, n, 0)->dtype = input(g, n, 0)->dtype;
     return OCTET_OK;
 }
+
+enum octet_status oct_infer_transpose(struct octet_graph *g, struct oct_node *n,
+                                      struct octet_error *err)
+{
+    const struct octet_shape *x = &input(g, n, 0)->shape;
+    struct octet_shape out = {0};
+
+    (void)err;
+    for (int i = 0; i < x->rank - 2; i++)
+        append_from(&out, x, i);
+    append_from(&out, x, x->rank - 1);
+    append_from(&out, x, x->rank - 2);
+    output(g, n, 0)->shape = out;
+    output(g, n, 0)->dtype = input(g, n, 0)->dtype;
+    return OCTET_OK;
+}
+
+enum octet_status oct_infer_one_hot(struct octet_graph *g, struct oct_node *n,
+                                    struct octet_error *err)
+{
+    struct octet_tensor *out = output(g, n, 0);
+
+    (void)err;
+    out->shape = input(g, n, 0)->shape;
+    append(&out->shape, n->attributes.k, OCTET_AXIS_vocab);
+    return OCTET_OK;
+}

@@ -108,6 +108,8 @@ static int64_t cost_first_input(const struct octet_graph *g, const struct oct_no
 #define cost_slice cost_free
 #define cost_concat cost_free
 #define cost_reshape cost_free
+#define cost_transpose cost_free
+#define cost_one_hot cost_free
 #define cost_broadcast cost_free
 #define cost_cast cost_free
 #define cost_attention_softmax cost_softmax

@@ -28,6 +28,8 @@
     OP(slice, 1, 1, (0))                    /* attributes.slice of one axis */                        \
     OP(concat, 2, 1, (0))                   /* along the last axis */                                 \
     OP(reshape, 1, 1, (0))                  /* same elements, other shape */                          \
+    OP(transpose, 1, 1, (0))                /* the last two axes swapped */                           \
+    OP(one_hot, 1, 1, (0))                  /* ids -> 1 at the id of attributes.k classes */          \
     OP(broadcast, 1, 1, (0))                /* an axis of size 1 repeated */                          \
     OP(cast, 1, 1, (0))                     /* to attributes.dtype */                                 \
     OP(attention_softmax, 3, 2, (OUT))      /* scores, segment ids, positions [, sinks or mask] */    \
