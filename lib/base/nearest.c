@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "octet/nearest.h"
+
 enum { LENGTH_MAX = 64 };
 
 static size_t min3(size_t a, size_t b, size_t c)
@@ -49,4 +51,10 @@ size_t oct_nearest(const char *text, size_t count, const char *(*name)(const voi
         }
     }
     return best;
+}
+
+size_t octet_nearest(const char *text, size_t count, const char *(*name)(const void *user, size_t i),
+                     const void *user)
+{
+    return oct_nearest(text, count, name, user);
 }

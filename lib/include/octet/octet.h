@@ -8,6 +8,7 @@
 #include "octet/config.h"
 #include "octet/context.h"
 #include "octet/graph.h"
+#include "octet/nearest.h"
 #include "octet/plan.h"
 #include "octet/rules.h"
 #include "octet/status.h"
