@@ -44,7 +44,7 @@
     OP(index_mask, 1, 1, (0))               /* indexer scores -> mask of the top k keys */            \
     OP(soft_cap, 1, 1, (OUT))               /* tanh(x / cap) * cap */                                 \
     OP(stop_gradient, 1, 1, (0))            /* x, and no gradient */                                  \
-    OP(shift_left, 2, 1, (0))               /* x, segment ids -> x[i+1] within its document, else 0 */ \
+    OP(shift_left, 1, 1, (0))               /* x [, segment ids] -> x[i+1] of its document, else 0 */ \
     OP(stream_mix, 1, 1, (IN0))             /* hyper-connection gates: sigmoid or Sinkhorn */         \
     OP(stream_sum, 1, 1, (0))               /* streams added up */                                    \
     OP(cross_entropy, 3, 2, (IN0 + IN1 + IN2)) /* logits, targets, mask -> loss sum, weight sum */    \

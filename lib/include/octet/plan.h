@@ -21,7 +21,7 @@ typedef struct octet_plan octet_plan;
 /* One line of the trace: all executions of one op of one module. */
 struct octet_interception {
     const char *module; /* "decoder/moe_layers/self_attention/wq_b" */
-    const char *op;     /* "dot_general0"; "gmm" (no number, since Qwix gives none) */
+    const char *op;     /* "dot_general0"; "gmm", and what is not looked up, without a number */
     const char *equation; /* an einsum's, "btkgd,bskd->bkgts"; else "" */
     int rule;           /* -1: none */
     enum octet_lookup kind;
@@ -30,6 +30,7 @@ struct octet_interception {
     int64_t flops;        /* of all executions; a multiply-add is two */
     int64_t weight_bytes; /* of all parameters read as an operand, each counted once, in weight_dtype */
     bool logged;          /* Qwix prints the line at its DEBUG level */
+    bool looked_up;       /* MaxText or Qwix asks for a rule: logged ones, and gmm under fp8_full */
 };
 
 struct octet_coverage {

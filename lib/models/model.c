@@ -1,0 +1,137 @@
+/* From a config to the graph of one training step's forward pass: embedding, decoder, head, MTP, losses. */
+#include <string.h>
+
+#include "models/model.h"
+
+static void refuse_what_is_unknown(struct oct_model *m)
+{
+    const int64_t *engram;
+
+    if (!oct_bool(m, enable_nnx) && !oct_bool(m, pure_nnx) && !oct_bool(m, pure_nnx_decoder))
+        oct_builder_fail(&m->b, OCTET_UNIMPLEMENTED, "pure_nnx_decoder",
+                         "the Linen flavour (enable_nnx, pure_nnx and pure_nnx_decoder all false) "
+                         "numbers ops by Linen scope and is not traced; with MTP no rule reaches "
+                         "its MTP block, which is one scope named 'mtp_block'");
+    if (oct_config_ints(m->config, OCT_KEY_engram_layers, &engram))
+        oct_builder_fail(&m->b, OCTET_UNIMPLEMENTED, "engram_layers",
+                         "layer 'engram' is unknown (its table sizes come from a tokenizer's "
+                         "vocabulary); engram_layers=[] leaves it out");
+    if (oct_bool(m, use_multimodal) || oct_bool(m, use_audio))
+        oct_builder_fail(&m->b, OCTET_UNIMPLEMENTED,
+                         oct_bool(m, use_audio) ? "use_audio" : "use_multimodal",
+                         "the vision and audio encoders are unknown; only the text decoder is traced");
+    if (oct_bool(m, use_batch_split_schedule))
+        oct_builder_fail(&m->b, OCTET_UNIMPLEMENTED, "use_batch_split_schedule",
+                         "the batch-split layer is unknown; use_batch_split_schedule=false traces "
+                         "the same layers unsplit");
+    if (oct_int(m, ici_pipeline_parallelism) > 1 || oct_int(m, dcn_pipeline_parallelism) > 1)
+        oct_builder_fail(&m->b, OCTET_UNIMPLEMENTED, "ici_pipeline_parallelism",
+                         "pipeline stages are unknown; ici_pipeline_parallelism=1 traces the same "
+                         "layers in one stage");
+}
+
+static enum octet_dtype dtype_of(struct oct_model *m, enum oct_key key)
+{
+    const char *name = oct_config_text(m->config, key);
+
+    for (int i = 1; i < OCTET_DTYPE_COUNT; i++)
+        if (strcmp(name, octet_dtype_name((enum octet_dtype)i)) == 0)
+            return (enum octet_dtype)i;
+    oct_builder_fail(&m->b, OCTET_UNIMPLEMENTED, oct_key_name(key),
+                     "'%s' is not a type that Octet computes in; float32 and bfloat16 are", name);
+    return OCTET_DTYPE_F32;
+}
+
+static oct_tensor token_input(struct oct_model *m, const char *name)
+{
+    return oct_input(&m->b, name, OCTET_DTYPE_S32, 2,
+                     (struct oct_dim[]){OCT_DIM(m->batch, batch), OCT_DIM(m->length, length)});
+}
+
+static void begin(struct oct_model *m, const octet_context *context, octet_arena *arena,
+                  const octet_config *config, const struct octet_graph_options *options,
+                  const struct octet_cancel *cancel, struct octet_error *err)
+{
+    *m = (struct oct_model){.config = config, .dims = oct_config_dims(config)};
+    oct_builder_begin(&m->b, context, arena, cancel, err);
+    m->batch = options && options->batch_size ? options->batch_size : m->dims->global_batch_size;
+    m->length = options && options->sequence_length ? options->sequence_length
+                                                    : m->dims->max_target_length;
+    m->dtype = m->b.dtype = dtype_of(m, OCT_KEY_dtype);
+    m->weight_dtype = m->b.weight_dtype = dtype_of(m, OCT_KEY_weight_dtype);
+    m->b.graph.batch_size = m->batch;
+    m->b.graph.sequence_length = m->length;
+    m->tokens = token_input(m, "tokens");
+    m->targets = token_input(m, "targets");
+    m->target_mask = token_input(m, "target_mask");
+    m->b.positions = token_input(m, "positions");
+    m->b.segment_ids = token_input(m, "segment_ids");
+}
+
+/* Streams [B,S,K,E], all the embedding, when the model has hyper-connections. */
+static oct_tensor expand(struct oct_model *m, oct_tensor x)
+{
+    int64_t k = oct_int(m, mhc_expansion_rate);
+
+    if (k <= 1)
+        return x;
+    x = oct_reshape(&m->b, x, 4,
+                    (struct oct_dim[]){OCT_DIM(m->batch, batch), OCT_DIM(m->length, length),
+                                       OCT_DIM(1, none), OCT_DIM(m->dims->emb_dim, embed)});
+    return oct_broadcast(&m->b, x, 2, OCT_DIM(k, none));
+}
+
+static oct_tensor reduce(struct oct_model *m, oct_tensor x)
+{
+    if (oct_int(m, mhc_expansion_rate) <= 1)
+        return x;
+    return oct_add_node(&m->b, OCT_OP_stream_sum, OCTET_LOOKUP_NONE, (union oct_attributes){.k = 0},
+                        1, &x, NULL);
+}
+
+static oct_tensor loss_ratio(struct oct_model *m, oct_tensor sum, oct_tensor weights)
+{
+    return oct_add_node(&m->b, OCT_OP_loss_ratio, OCTET_LOOKUP_NONE,
+                        (union oct_attributes){.factor = 1e-8f}, 2, (oct_tensor[]){sum, weights},
+                        NULL);
+}
+
+static oct_tensor main_loss(struct oct_model *m, oct_tensor hidden)
+{
+    oct_tensor logits = oct_output_head(m, hidden), weights;
+    oct_tensor sum = oct_add_node(
+        &m->b, OCT_OP_cross_entropy, OCTET_LOOKUP_NONE,
+        (union oct_attributes){.factor = (float)oct_float(m, z_loss_multiplier)}, 3,
+        (oct_tensor[]){logits, m->targets, m->target_mask}, &weights);
+
+    return loss_ratio(m, sum, weights);
+}
+
+static oct_tensor mtp_loss(struct oct_model *m, oct_tensor hidden)
+{
+    oct_tensor sum, weights;
+
+    oct_mtp_block(m, hidden, &sum, &weights);
+    return oct_scale(&m->b, loss_ratio(m, sum, weights), oct_float(m, mtp_loss_scaling_factor));
+}
+
+enum octet_status octet_graph_build(const octet_context *context, octet_arena *arena,
+                                    const octet_config *config,
+                                    const struct octet_graph_options *options,
+                                    const struct octet_cancel *cancel, const octet_graph **out,
+                                    struct octet_error *err)
+{
+    struct oct_model m;
+
+    begin(&m, context, arena, config, options, cancel, err);
+    refuse_what_is_unknown(&m);
+    oct_tensor x = expand(&m, oct_embedding(&m, m.tokens));
+    oct_tensor hidden = reduce(&m, oct_decoder_layers(&m, x));
+    oct_tensor loss = main_loss(&m, hidden);
+    if (oct_int(&m, mtp_num_layers) > 0)
+        loss = oct_plus(&m.b, loss, mtp_loss(&m, hidden));
+    if (m.load_balance)
+        loss = oct_plus(&m.b, loss, m.load_balance);
+    m.b.graph.loss = loss;
+    return oct_builder_finish(&m.b, out);
+}

@@ -1,0 +1,173 @@
+/* Settings that run, and that experts know to be risky. */
+#include <string.h>
+
+#include "plan/findings_private.h"
+#include "plan/plan_private.h"
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), end_length = strlen(end);
+
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+static bool starts_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* What the lines say about one question: how many there are, how many are quantized, which comes first. */
+struct tally {
+    size_t lines, quantized;
+    const struct octet_interception *first;
+};
+
+static struct tally tally_of(const struct oct_findings *f,
+                             bool (*belongs)(const struct octet_interception *line))
+{
+    struct tally t = {0};
+    size_t count = octet_plan_interception_count(f->plan);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct octet_interception *line = octet_plan_interception(f->plan, i);
+        if (!belongs(line))
+            continue;
+        bool quantized = oct_rule_quantizes(octet_plan_rules(f->plan), line->rule);
+        t.lines++;
+        t.quantized += quantized;
+        if (!t.first || (quantized && t.quantized == 1))
+            t.first = line;
+    }
+    return t;
+}
+
+static bool is_gate(const struct octet_interception *line)
+{
+    return ends_with(line->module, "/gate");
+}
+
+static bool is_indexer_weights(const struct octet_interception *line)
+{
+    return ends_with(line->module, "/indexer/weights_proj");
+}
+
+/* A weight matmul of the MTP block; attention's own products have no weights. */
+static bool is_mtp(const struct octet_interception *line)
+{
+    return starts_with(line->module, "mtp_block/") && line->weight_bytes > 0 &&
+           strcmp(line->equation, "...k,k->...k") != 0;
+}
+
+static bool is_expert(const struct octet_interception *line)
+{
+    return line->kind == OCTET_LOOKUP_GMM || line->kind == OCTET_LOOKUP_RAGGED_DOT ||
+           (line->kind == OCTET_LOOKUP_EINSUM && strstr(line->equation, "EMH")) ||
+           (line->kind == OCTET_LOOKUP_EINSUM && strstr(line->equation, "EHM"));
+}
+
+static bool is_ragged_dot(const struct octet_interception *line)
+{
+    return line->kind == OCTET_LOOKUP_RAGGED_DOT;
+}
+
+static bool is_decoder_dot(const struct octet_interception *line)
+{
+    return starts_with(line->module, "decoder/") && line->kind == OCTET_LOOKUP_DOT_GENERAL;
+}
+
+static void check_gate(struct oct_findings *f)
+{
+    struct tally gates = tally_of(f, is_gate), indexer = tally_of(f, is_indexer_weights);
+
+    if (gates.quantized)
+        oct_find(f, OCTET_WARNING, "router-quantized", gates.first->module,
+                 "put a rule with module_path '.*/gate' and no weight_qtype before the others",
+                 "%zu router gates are quantized (rule %d): small errors in their scores send tokens to "
+                 "other experts",
+                 gates.quantized, gates.first->rule);
+    if (indexer.quantized)
+        oct_find(f, OCTET_WARNING, "indexer-quantized", indexer.first->module,
+                 "put a rule with module_path '.*/indexer/weights_proj' and no weight_qtype before the "
+                 "others",
+                 "%zu indexer head weights are quantized (rule %d) although the model computes them in "
+                 "float32 for stability",
+                 indexer.quantized, indexer.first->rule);
+}
+
+static void check_mtp(struct oct_findings *f)
+{
+    struct tally mtp = tally_of(f, is_mtp), decoder = tally_of(f, is_decoder_dot);
+
+    if (mtp.lines && !mtp.quantized && decoder.quantized)
+        oct_find(f, OCTET_WARNING, "mtp-left-out", mtp.first->module,
+                 "add quantize_mtp=true (with quantization=fp8_full), or a rule that matches "
+                 "'mtp_block/.*'",
+                 "the decoder is quantized and none of the %zu weight matmuls of the MTP block is",
+                 mtp.lines);
+}
+
+static void check_experts(struct oct_findings *f)
+{
+    struct tally experts = tally_of(f, is_expert), decoder = tally_of(f, is_decoder_dot);
+
+    if (!experts.lines || experts.quantized || !decoder.quantized)
+        return;
+    if (!oct_find_bool(f, sparse_matmul))
+        oct_find(f, OCTET_WARNING, "experts-unquantized", experts.first->module,
+                 "set sparse_matmul=true, so that experts run as a grouped matmul",
+                 "the experts stay unquantized: with sparse_matmul=false they run as einsums, which no "
+                 "rule takes");
+    else
+        oct_find(f, OCTET_WARNING, "experts-unquantized", experts.first->module,
+                 "quantization=fp8_full covers experts; or add gmm and ragged_dot to a rule's op_names",
+                 "the experts stay unquantized: no rule takes op %s",
+                 octet_lookup_name(experts.first->kind));
+}
+
+static bool is_absmax(const char *method)
+{
+    return !method[0] || strcmp(method, "absmax") == 0;
+}
+
+/* Qwix hands ragged_dot the types of a rule and nothing else (0.1.8, ragged_dot_qt.py). */
+static void check_ragged_dot(struct oct_findings *f)
+{
+    struct tally ragged = tally_of(f, is_ragged_dot);
+
+    if (!ragged.quantized)
+        return;
+    const struct octet_rule *rule =
+        octet_rules_get(octet_plan_rules(f->plan), (size_t)ragged.first->rule);
+    if (is_absmax(rule->weight_calibration_method) && is_absmax(rule->act_calibration_method) &&
+        is_absmax(rule->bwd_calibration_method) && !rule->tile_size[0] &&
+        !rule->disable_channelwise_axes)
+        return;
+    oct_find(f, OCTET_WARNING, "ragged-dot-settings-ignored", ragged.first->module,
+             "use megablox=true, whose grouped matmul honours them, or plain absmax",
+             "Qwix ignores calibration, tile size and disable_channelwise_axes of rule %d for "
+             "ragged_dot: it always calibrates by absmax, per row and column",
+             ragged.first->rule);
+}
+
+static void check_quantization(struct oct_findings *f)
+{
+    if (octet_rules_count(octet_plan_rules(f->plan)) == 0 && oct_find_is(f, quantization, ""))
+        oct_find(f, OCTET_NOTE, "no-quantization", "quantization",
+                 "set quantization=fp8_full, or give rules",
+                 "no quantization is set: Qwix intercepts nothing");
+    if (oct_find_is(f, quantization, "fp8_gpu") || oct_find_is(f, quantization, "fp8_nanoo"))
+        oct_find(f, OCTET_NOTE, "trace-only", "quantization", "",
+                 "%s keeps scales in the model's state; Octet traces it and does not run it",
+                 oct_config_text(f->config, OCT_KEY_quantization));
+}
+
+void oct_check_risks(struct oct_findings *f)
+{
+    if (!f->plan)
+        return;
+    check_quantization(f);
+    check_gate(f);
+    check_mtp(f);
+    check_experts(f);
+    check_ragged_dot(f);
+}
