@@ -1,0 +1,555 @@
+/* See call.h. The order here is the order of a call's life. */
+#include "call.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <grpc/support/alloc.h>
+#include <grpc/support/time.h>
+
+#include "credentials.h"
+#include "job.h"
+#include "log.h"
+#include "loop.h"
+#include "rpc.h"
+
+static void on_arrival(struct event *event, bool ok);
+static void on_closing(struct event *event, bool ok);
+static void on_receipt(struct event *event, bool ok);
+static void on_sending(struct event *event, bool ok);
+static void on_ending(struct event *event, bool ok);
+static void on_job_done(struct event *event, bool ok);
+static void begin(struct call *call);
+static void receive(struct call *call);
+
+bool call_accept(struct loop *loop)
+{
+    struct call *call = calloc(1, sizeof *call);
+
+    if (!call)
+        return false;
+    call->loop = loop;
+    call->arrival.deliver = on_arrival;
+    call->closing.deliver = on_closing;
+    call->receipt.deliver = on_receipt;
+    call->sending.deliver = on_sending;
+    call->ending.deliver = on_ending;
+    grpc_call_details_init(&call->details);
+    grpc_metadata_array_init(&call->metadata);
+    loop->accepting++;
+    rpc_request_call(loop->rpc, &call->handle, &call->details, &call->metadata, &call->arrival);
+    return true;
+}
+
+static void destroy(struct call *call)
+{
+    if (call->received)
+        grpc_byte_buffer_destroy(call->received);
+    if (call->outgoing)
+        grpc_byte_buffer_destroy(call->outgoing);
+    grpc_metadata_array_destroy(&call->metadata);
+    grpc_call_details_destroy(&call->details);
+    if (call->handle)
+        grpc_call_unref(call->handle);
+    free(call);
+}
+
+static void log_end(const struct call *call)
+{
+    if (!log_enabled(LOG_LEVEL_DEBUG))
+        return;
+    log_event(LOG_LEVEL_DEBUG, "call", log_text("method", call->method ? call->method->path : "?"),
+              log_text("status", call->is_gone ? "gone" : octet_status_name(call->status)),
+              log_text("peer", call->peer), log_text("id", call->request_id),
+              log_number("us", (int64_t)((octet_now_ns() - call->arrived_ns) / 1000)));
+}
+
+/* Frees the call if nothing more will happen to it. */
+static void settle(struct call *call)
+{
+    if (call->owed > 0 || call->job || !(call->is_gone || call->is_ending))
+        return;
+    log_end(call);
+    if (call->is_gone)
+        call->loop->counts.cancelled++;
+    else if (call->status == OCTET_OK)
+        call->loop->counts.ok++;
+    else
+        call->loop->counts.failed++;
+    loop_call_freed(call->loop, call);
+    destroy(call);
+}
+
+/* An event that gRPC owed has been dealt with. Last thing in its function: the debt keeps the call
+ * alive until then. */
+static void settle_one(struct call *call)
+{
+    call->owed--;
+    settle(call);
+}
+
+/* Starts a batch whose event must come back before the call may go. */
+static void start(struct call *call, const grpc_op *ops, size_t count, struct event *event)
+{
+    call->owed++;
+    rpc_start(call->handle, ops, count, event);
+}
+
+static void on_arrival(struct event *event, bool ok)
+{
+    struct call *call = OWNER_OF(event, struct call, arrival);
+    struct loop *loop = call->loop;
+
+    loop->accepting--;
+    if (!ok) { /* gRPC takes no more calls */
+        destroy(call);
+        return;
+    }
+    (void)call_accept(loop); /* without memory the loop's sweep tries again */
+    begin(call);
+}
+
+/* ---- What came with the call ---- */
+
+static bool slice_is(grpc_slice slice, const char *text)
+{
+    size_t length = strlen(text);
+
+    return GRPC_SLICE_LENGTH(slice) == length &&
+           memcmp(GRPC_SLICE_START_PTR(slice), text, length) == 0;
+}
+
+static const grpc_slice *metadata_find(const struct call *call, const char *key)
+{
+    for (size_t i = 0; i < call->metadata.count; i++)
+        if (slice_is(call->metadata.metadata[i].key, key))
+            return &call->metadata.metadata[i].value;
+    return NULL;
+}
+
+/* An id goes into logs and metadata: only what can do no harm there is taken over. */
+static bool take_request_id(struct call *call, const char *key)
+{
+    const grpc_slice *value = metadata_find(call, key);
+    size_t length = value ? GRPC_SLICE_LENGTH(*value) : 0;
+
+    if (length == 0 || length >= sizeof call->request_id)
+        return false;
+    const char *text = (const char *)GRPC_SLICE_START_PTR(*value);
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        if (!((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+              strchr("-._:", c)) ||
+            c == 0)
+            return false;
+    }
+    memcpy(call->request_id, text, length);
+    call->request_id[length] = 0;
+    return true;
+}
+
+/* SplitMix64 of a counter: ids do not repeat within a process and are hard to mistake for
+ * another's. */
+static void make_request_id(struct call *call)
+{
+    uint64_t x = call->loop->id_seed + ++call->loop->id_count * 0x9e3779b97f4a7c15u;
+
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    snprintf(call->request_id, sizeof call->request_id, "%016" PRIx64, x ^ x >> 31);
+}
+
+static void read_arrival(struct call *call)
+{
+    gpr_timespec never = gpr_inf_future(call->details.deadline.clock_type);
+
+    call->arrived_ns = octet_now_ns();
+    if (gpr_time_cmp(call->details.deadline, never) != 0) {
+        gpr_timespec left =
+            gpr_time_sub(call->details.deadline, gpr_now(call->details.deadline.clock_type));
+        int64_t left_ns = left.tv_sec * 1000000000 + left.tv_nsec;
+        call->deadline_ns = left_ns > 0 ? call->arrived_ns + (uint64_t)left_ns : 1;
+    }
+    char *peer = grpc_call_get_peer(call->handle);
+    snprintf(call->peer, sizeof call->peer, "%s", peer);
+    gpr_free(peer);
+    if (!take_request_id(call, "octet-request-id") && !take_request_id(call, "x-request-id"))
+        make_request_id(call);
+}
+
+/* ---- Replies ---- */
+
+static grpc_metadata pair(const char *key, const char *value)
+{
+    return (grpc_metadata){.key = grpc_slice_from_static_string(key),
+                           .value = grpc_slice_from_static_string(value)};
+}
+
+/* Metadata of the first batch that sends anything. The texts lie in the call and outlive the batch.
+ */
+static size_t put_initial(struct call *call, grpc_op *op)
+{
+    if (call->has_sent)
+        return 0;
+    call->has_sent = true;
+    call->initial[0] = pair("octet-request-id", call->request_id);
+    *op = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
+    op->data.send_initial_metadata.count = 1;
+    op->data.send_initial_metadata.metadata = call->initial;
+    return 1;
+}
+
+static size_t put_message(struct call *call, grpc_op *op)
+{
+    *op = (grpc_op){.op = GRPC_OP_SEND_MESSAGE};
+    op->data.send_message.send_message = call->outgoing;
+    return 1;
+}
+
+/* text is copied by gRPC when the batch starts. */
+static size_t put_status(struct call *call, grpc_op *op, grpc_slice *text)
+{
+    size_t count = 0;
+
+    call->trailing[count++] = pair("octet-request-id", call->request_id);
+    if (call->status == OCTET_RESOURCE_EXHAUSTED) {
+        enum pool pool = call->method ? call->method->pool : POOL_COMPUTE;
+        snprintf(call->retry_ms, sizeof call->retry_ms, "%" PRId64,
+                 scheduler_retry_ms(&call->loop->schedulers[pool]));
+        call->trailing[count++] = pair("retry-after-ms", call->retry_ms);
+    }
+    *op = (grpc_op){.op = GRPC_OP_SEND_STATUS_FROM_SERVER};
+    op->data.send_status_from_server.trailing_metadata_count = count;
+    op->data.send_status_from_server.trailing_metadata = call->trailing;
+    op->data.send_status_from_server.status = (grpc_status_code)call->status;
+    op->data.send_status_from_server.status_details = text;
+    return 1;
+}
+
+/* Sends the status, with the last message if there is one. */
+static void send_end(struct call *call)
+{
+    grpc_op ops[3];
+    size_t count = put_initial(call, &ops[0]);
+    grpc_slice text = grpc_slice_from_static_string(call->text);
+
+    if (call->outgoing)
+        count += put_message(call, &ops[count]);
+    count += put_status(call, &ops[count], &text);
+    start(call, ops, count, &call->ending);
+}
+
+static void send_message(struct call *call)
+{
+    grpc_op ops[2];
+    size_t count = put_initial(call, &ops[0]);
+
+    count += put_message(call, &ops[count]);
+    call->is_sending = true;
+    start(call, ops, count, &call->sending);
+}
+
+static void give_place_back(struct call *call)
+{
+    if (call->has_place)
+        scheduler_leave(&call->loop->schedulers[call->method->pool]);
+    call->has_place = false;
+}
+
+void call_end(struct call *call, enum octet_status status, const char *text)
+{
+    if (call->is_gone || call->is_ending)
+        return;
+    give_place_back(call);
+    health_unwatch(&call->watcher);
+    call->is_ending = true;
+    call->is_receiving = false;
+    call->status = status;
+    snprintf(call->text, sizeof call->text, "%s", text);
+    if (!call->is_sending) /* else on_sending goes on from here */
+        send_end(call);
+}
+
+static void end_with(struct call *call, const struct octet_error *error)
+{
+    char text[MESSAGE_BYTES];
+
+    call_end(call, error->status, octet_error_message(error, text, sizeof text));
+}
+
+static void on_ending(struct event *event, bool ok)
+{
+    struct call *call = OWNER_OF(event, struct call, ending);
+
+    (void)ok; /* false: the client did not wait for the status, which is its right */
+    settle_one(call);
+}
+
+/* ---- Admission ---- */
+
+static void refuse(struct call *call, enum octet_status status, const char *text)
+{
+    call->loop->counts.refused++;
+    call_end(call, status, text);
+}
+
+static void refuse_unknown(struct call *call)
+{
+    char text[400];
+    int length = (int)GRPC_SLICE_LENGTH(call->details.method);
+
+    snprintf(text, sizeof text, "method '%.*s' is unknown to this server; it serves octet.v1.Octet",
+             length > 200 ? 200 : length, (const char *)GRPC_SLICE_START_PTR(call->details.method));
+    refuse(call, OCTET_UNIMPLEMENTED, text);
+}
+
+static bool may_call(const struct call *call)
+{
+    const grpc_slice *header;
+
+    if (!call->loop->tokens || call->method->is_public)
+        return true;
+    header = metadata_find(call, "authorization");
+    return header && tokens_accept(call->loop->tokens, (const char *)GRPC_SLICE_START_PTR(*header),
+                                   GRPC_SLICE_LENGTH(*header));
+}
+
+/* A place in the queue; streams, which stay, are counted on their own. */
+static enum octet_status admit(struct call *call, struct octet_error *err)
+{
+    struct loop *loop = call->loop;
+    enum octet_status status;
+
+    if (call->method->shape != CALL_UNARY && loop->streams >= loop->config->limits.control_calls)
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                          "%" PRId64 " streams are open, as many as limits.control_calls allows",
+                          loop->streams);
+    if (call->method->shape != CALL_DIALOGUE) {
+        status = scheduler_admit(&loop->schedulers[call->method->pool], err);
+        if (status != OCTET_OK)
+            return status;
+        call->has_place = true;
+    }
+    call->is_stream = call->method->shape != CALL_UNARY;
+    loop->streams += call->is_stream;
+    return OCTET_OK;
+}
+
+static void begin(struct call *call)
+{
+    struct loop *loop = call->loop;
+    struct octet_error error;
+    grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
+
+    loop_call_opened(loop, call);
+    read_arrival(call);
+    op.data.recv_close_on_server.cancelled = &call->cancelled;
+    start(call, &op, 1, &call->closing);
+    call->method =
+        services_find(&loop->services, (const char *)GRPC_SLICE_START_PTR(call->details.method),
+                      GRPC_SLICE_LENGTH(call->details.method));
+    if (!call->method) {
+        refuse_unknown(call);
+    } else if (!may_call(call)) {
+        refuse(call, OCTET_UNAUTHENTICATED,
+               "this server wants a token: metadata 'authorization: Bearer TOKEN'");
+    } else if (drain_refuses(&loop->drain, call->method)) {
+        refuse(call, OCTET_UNAVAILABLE, "the server is shutting down");
+    } else if (admit(call, &error) != OCTET_OK) {
+        loop->counts.refused++;
+        end_with(call, &error);
+    } else {
+        receive(call);
+    }
+}
+
+/* ---- Requests ---- */
+
+static void receive(struct call *call)
+{
+    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
+
+    op.data.recv_message.recv_message = &call->received;
+    call->is_receiving = true;
+    call->receiving_since_ns = octet_now_ns();
+    start(call, &op, 1, &call->receipt);
+}
+
+bool call_is_late(const struct call *call, uint64_t now_ns, int64_t receive_ms)
+{
+    /* A dialogue may pause between its questions: it takes a place when one has arrived. */
+    return call->is_receiving && call->has_place &&
+           now_ns - call->receiving_since_ns > (uint64_t)receive_ms * 1000000u;
+}
+
+/* The request becomes a job; what goes wrong ends the call. */
+static void enqueue(struct call *call, grpc_byte_buffer *body)
+{
+    struct scheduler *scheduler = &call->loop->schedulers[call->method->pool];
+    struct octet_error error;
+    struct job *job = job_create(call, call->method, &call->loop->job_settings, body);
+
+    if (job && !call->has_place && scheduler_admit(scheduler, &error) != OCTET_OK) {
+        job_free(job);
+        end_with(call, &error);
+        return;
+    }
+    if (!job) {
+        call_end(call, OCTET_RESOURCE_EXHAUSTED, "out of memory");
+        return;
+    }
+    job->cancel.deadline_ns = call->deadline_ns;
+    job->done.deliver = on_job_done;
+    job->queued_ns = octet_now_ns();
+    call->has_place = false; /* the job's now */
+    if (scheduler_push(scheduler, job, call->peer, &error) != OCTET_OK) {
+        job_free(job);
+        end_with(call, &error);
+        return;
+    }
+    call->job = job;
+    scheduler_run(scheduler);
+}
+
+static void check_request(struct call *call, grpc_byte_buffer *body)
+{
+    const struct method *method = call->method;
+    size_t length = grpc_byte_buffer_length(body);
+    char text[300];
+
+    if (length <= (size_t)method->request_bytes_max) {
+        enqueue(call, body);
+        return;
+    }
+    snprintf(text, sizeof text, "the request has %zu bytes, more than %s, %" PRId64, length,
+             method->limit_name, method->request_bytes_max);
+    grpc_byte_buffer_destroy(body);
+    call_end(call, OCTET_RESOURCE_EXHAUSTED, text);
+}
+
+static void on_receipt(struct event *event, bool ok)
+{
+    struct call *call = OWNER_OF(event, struct call, receipt);
+    grpc_byte_buffer *body = call->received;
+
+    call->is_receiving = false;
+    call->received = NULL;
+    if (call->is_gone || call->is_ending) {
+        if (body)
+            grpc_byte_buffer_destroy(body);
+    } else if (ok && body) {
+        check_request(call, body);
+    } else if (call->method->shape == CALL_DIALOGUE) {
+        call_end(call, OCTET_OK, ""); /* the client has said all */
+    } else {
+        call_end(call, OCTET_INVALID_ARGUMENT, "the request message is missing");
+    }
+    settle_one(call);
+}
+
+/* ---- Results ---- */
+
+static void set_outgoing(struct call *call, grpc_slice slice)
+{
+    if (call->outgoing)
+        grpc_byte_buffer_destroy(call->outgoing);
+    call->outgoing = grpc_raw_byte_buffer_create(&slice, 1); /* takes its own reference */
+}
+
+static void take_result(struct call *call, struct job *job)
+{
+    if (job->status != OCTET_OK) {
+        end_with(call, &job->error);
+    } else if (call->method->shape == CALL_WATCH) {
+        health_watch(&call->loop->health, &call->watcher, (int)job->answer);
+        call_tell(call);
+    } else {
+        set_outgoing(call, job->reply);
+        if (call->method->shape == CALL_UNARY)
+            call_end(call, OCTET_OK, "");
+        else
+            send_message(call);
+    }
+}
+
+static void on_job_done(struct event *event, bool ok)
+{
+    struct job *job = OWNER_OF(event, struct job, done);
+    struct call *call = job->call;
+    struct scheduler *scheduler = &call->loop->schedulers[job->method->pool];
+
+    (void)ok;
+    scheduler_finished(scheduler, job);
+    call->job = NULL;
+    if (!call->is_gone && !call->is_ending)
+        take_result(call, job);
+    job_free(job);
+    scheduler_run(scheduler);
+    settle(call);
+}
+
+/* ---- Streams ---- */
+
+void call_tell(struct call *call)
+{
+    enum serving now = health_status(&call->loop->health, call->watcher.service);
+    char message[2] = {1 << 3, (char)now}; /* HealthCheckResponse: field 1, varint */
+
+    if (call->is_gone || call->is_ending || call->is_sending || call->watcher.told == now)
+        return;
+    call->watcher.told = now;
+    grpc_slice slice = grpc_slice_from_copied_buffer(message, sizeof message);
+    set_outgoing(call, slice);
+    grpc_slice_unref(slice);
+    send_message(call);
+}
+
+/* A message is out: a watcher may have missed a change, a dialogue asks for the next question. */
+static void on_sending(struct event *event, bool ok)
+{
+    struct call *call = OWNER_OF(event, struct call, sending);
+
+    (void)ok; /* false: the connection is lost, which on_closing learns too */
+    call->is_sending = false;
+    grpc_byte_buffer_destroy(call->outgoing);
+    call->outgoing = NULL;
+    if (call->is_gone) {
+        /* nothing more */
+    } else if (call->is_ending) {
+        send_end(call);
+    } else if (call->method->shape == CALL_WATCH) {
+        call_tell(call);
+    } else {
+        receive(call);
+    }
+    settle_one(call);
+}
+
+/* ---- The client has gone, or has all it wanted ---- */
+
+static void give_up(struct call *call)
+{
+    call->is_gone = true;
+    call->is_receiving = false;
+    give_place_back(call);
+    health_unwatch(&call->watcher);
+    if (!call->job)
+        return;
+    atomic_store_explicit(&call->job->cancel.cancelled, true, memory_order_relaxed);
+    if (scheduler_remove(&call->loop->schedulers[call->method->pool], call->job)) {
+        job_free(call->job);
+        call->job = NULL;
+    }
+}
+
+static void on_closing(struct event *event, bool ok)
+{
+    struct call *call = OWNER_OF(event, struct call, closing);
+
+    (void)ok;
+    if (call->cancelled && !call->is_gone)
+        give_up(call);
+    settle_one(call);
+}

@@ -1,0 +1,76 @@
+/* Job: one request message on its way through a lane.
+ *
+ * For: what the loop, the scheduler and a lane hand to each other. One owner at a time:
+ * loop -> scheduler -> lane -> loop; whoever gives the pointer away does not look back. The one
+ * exception is cancel.cancelled, which the loop may set at any time. Not for: the call (call.h); a
+ * lane never touches it.
+ *
+ * Life: made when a message has arrived; freed by the loop after `done` was delivered. The arena
+ * exists only while a lane runs the job: decoded request, working memory and reply message live and
+ * die in it, and only the reply's bytes leave it. */
+#ifndef OCTET_SERVER_JOB_H
+#define OCTET_SERVER_JOB_H
+
+#include <grpc/byte_buffer.h>
+#include <grpc/slice.h>
+#include <protobuf-c/protobuf-c.h>
+
+#include "inbox.h"
+#include "method.h"
+#include "octet/arena.h"
+#include "octet/cancel.h"
+
+struct call;
+struct client;
+
+/* What all jobs share; set at start, then read-only. */
+struct job_settings {
+    struct octet_context *context;
+    const struct octet_server_facts *facts;
+    struct inbox *inbox;
+    int64_t reply_bytes_max;
+    uint64_t fail_alloc; /* OCTET_FAIL_ALLOC: the n-th allocation of each request fails; 0: none */
+};
+
+struct job {
+    struct call *call; /* the loop's */
+    const struct method *method;
+    const struct job_settings *settings;
+    grpc_byte_buffer *body; /* the job's; the lane frees it once decoded */
+    size_t body_bytes;
+    struct octet_cancel cancel;
+
+    /* While a lane runs it. */
+    octet_arena *arena;
+    const uint8_t *bytes; /* [length], the message in one piece */
+    size_t length;
+
+    /* The lane's answer. */
+    enum octet_status status;
+    struct octet_error error; /* when status is not OCTET_OK */
+    bool has_reply;
+    grpc_slice reply;
+    int64_t answer; /* of methods that answer with a number: a watch's service */
+
+    struct event done;
+    uint64_t queued_ns, started_ns, ended_ns;
+
+    /* The scheduler's and the lanes'. */
+    struct job *next, *previous;
+    struct client *client;
+    bool has_lane;
+};
+
+/* Takes body. NULL when there is no memory; body is then freed. */
+struct job *job_create(struct call *call, const struct method *method,
+                       const struct job_settings *settings, grpc_byte_buffer *body);
+void job_free(struct job *job);
+
+/* On a lane. Everything but posting `done`. */
+void job_run(struct job *job);
+
+/* For method->run: encodes `message` into job->reply. Errors: RESOURCE_EXHAUSTED. */
+enum octet_status job_reply(struct job *job, const ProtobufCMessage *message,
+                            struct octet_error *err) OCTET_MUST_CHECK;
+
+#endif

@@ -1,0 +1,29 @@
+/* Lanes: the threads that compute.
+ *
+ * For: running jobs, one at a time a lane. A job goes back to the loop as its `done` event.
+ * Not for: when a job runs, and which (scheduler.h gives no more jobs than there are idle lanes).
+ *
+ * Life: start -> give ... -> stop, when no job is left with a lane. */
+#ifndef OCTET_SERVER_LANES_H
+#define OCTET_SERVER_LANES_H
+
+#include <uv.h>
+
+#include "job.h"
+
+struct lanes {
+    uv_mutex_t lock; /* guards first, last, stopping */
+    uv_cond_t work;
+    struct job *first, *last;
+    bool stopping;
+    struct inbox *inbox;
+    uv_thread_t *threads;
+    size_t count; /* of threads that run */
+};
+
+enum octet_status lanes_start(struct lanes *lanes, size_t count, struct inbox *inbox,
+                              struct octet_error *err) OCTET_MUST_CHECK;
+void lanes_give(struct lanes *lanes, struct job *job);
+void lanes_stop(struct lanes *lanes); /* waits for the threads; fine after a failed start */
+
+#endif

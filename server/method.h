@@ -1,0 +1,38 @@
+/* A method that the daemon serves: what the loop must know of it, and what a lane runs. */
+#ifndef OCTET_SERVER_METHOD_H
+#define OCTET_SERVER_METHOD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "octet/status.h"
+
+struct job;
+struct octet_method;
+
+enum call_shape {
+    CALL_UNARY,    /* one request, one reply */
+    CALL_WATCH,    /* one request; replies as the daemon's health changes */
+    CALL_DIALOGUE, /* a reply to each request, until the client has said all */
+};
+
+/* Two sets of lanes: health and reflection answer also when every compute lane is busy and its
+ * queue full. */
+enum pool { POOL_COMPUTE, POOL_CONTROL, POOL_COUNT };
+
+struct method {
+    const char *path; /* "/octet.v1.Octet/Trace" */
+    enum call_shape shape;
+    enum pool pool;
+    bool is_public; /* needs no token */
+    int64_t request_bytes_max;
+    const char *limit_name; /* the setting that request_bytes_max comes from */
+    uint64_t memory_bytes;  /* the request arena's budget, and what the job reserves */
+    /* Runs on a lane: reads job->bytes, answers with job_reply or job->answer. */
+    enum octet_status (*run)(struct job *job, struct octet_error *err);
+    const void *data;                  /* run's own */
+    const struct octet_method *method; /* of octet.v1.Octet; else NULL */
+};
+
+#endif

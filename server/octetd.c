@@ -1,0 +1,106 @@
+/* See octetd.h. */
+#include "octetd.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "log.h"
+#include "loop.h"
+#include "octet/context.h"
+#include "options.h"
+#include "probe.h"
+#include "signals.h"
+
+enum { EXIT_USAGE = 2 };
+
+static int fail(const struct octet_error *error, int status)
+{
+    char text[1400];
+
+    fprintf(stderr, "octetd: %s\n", octet_error_message(error, text, sizeof text));
+    if (status == EXIT_USAGE)
+        fputs("octetd: see octetd --help\n", stderr);
+    return status;
+}
+
+static void set_log_level(const struct config *config)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+
+    for (int i = 0; i < 4; i++)
+        if (strcmp(config->log_level, names[i]) == 0)
+            log_set_level((enum log_level)i);
+}
+
+/* When no descriptor is left, gRPC 1.51 gives up listening for good (tcp_server_posix.cc, on_read).
+ * So the process takes what it may have; limits.connections then keeps connections below that. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int serve(const struct config *config, const struct octet_method *methods, size_t count)
+{
+    struct octet_error error;
+
+    set_log_level(config);
+    log_take_grpc();
+    raise_descriptor_limit();
+    if (loop_run(config, methods, count, &error) != OCTET_OK)
+        return fail(&error, EXIT_FAILURE);
+    return EXIT_SUCCESS;
+}
+
+static int ask_health(const struct config *config)
+{
+    struct octet_error error;
+
+    log_take_grpc();
+    log_set_level(LOG_LEVEL_ERROR);
+    if (probe_health(config, &error) != OCTET_OK)
+        return fail(&error, EXIT_FAILURE);
+    puts("SERVING");
+    return EXIT_SUCCESS;
+}
+
+int octetd_main(int argc, char **argv, const struct octet_method *methods, size_t method_count)
+{
+    struct config config;
+    struct octet_error error;
+
+    signals_install();
+    if (options_parse(argc, argv, &config, &error) != OCTET_OK)
+        return fail(&error, EXIT_USAGE);
+    switch (config.action) {
+    case CONFIG_HELP:
+        options_print_help(stdout);
+        return EXIT_SUCCESS;
+    case CONFIG_VERSION:
+        printf("octetd %s (%s)\n", octet_version(), octet_git_commit());
+        return EXIT_SUCCESS;
+    case CONFIG_PRINT:
+        options_print_config(&config, stdout);
+        return EXIT_SUCCESS;
+    case CONFIG_SERVE:
+    case CONFIG_CHECK:
+    case CONFIG_HEALTH:
+        break;
+    }
+    /* --health only asks: whether the address is protected is the serving process's business. */
+    config.insecure |= config.action == CONFIG_HEALTH;
+    if (config_check(&config, &error) != OCTET_OK)
+        return fail(&error, EXIT_USAGE);
+    if (config.action == CONFIG_CHECK) {
+        puts("the settings are valid");
+        return EXIT_SUCCESS;
+    }
+    return config.action == CONFIG_HEALTH ? ask_health(&config)
+                                          : serve(&config, methods, method_count);
+}

@@ -1,0 +1,58 @@
+/* Scheduler: when a job runs.
+ *
+ * For: admission, the bounded queue, fairness between clients, and the checks before a lane is
+ * given. Not for: what a job does. Decision: one queue a client (a gRPC connection), served in
+ * turn, so that a client with two hundred calls delays another one's single call by one call a
+ * round and not by two hundred. Within a client, in order of arrival.
+ *
+ * All functions run on the loop's thread. A place is held from admission (the request is still on
+ * its way) until a lane takes the job or the place is given back. */
+#ifndef OCTET_SERVER_SCHEDULER_H
+#define OCTET_SERVER_SCHEDULER_H
+
+#include "lanes.h"
+
+enum { SCHEDULER_BUCKETS = 256 };
+
+struct scheduler {
+    struct lanes lanes;
+    struct client *ring; /* whose turn it is; NULL: nobody waits */
+    struct client *buckets[SCHEDULER_BUCKETS];
+    int64_t places, places_max; /* admitted and without a lane */
+    const char *limit_name;     /* of places_max */
+    int64_t running, lanes_count;
+    int64_t waiting_bytes;           /* of queued requests */
+    int64_t memory_used, memory_max; /* waiting_bytes and the budgets of running jobs */
+    double run_ns_mean;              /* moving average */
+    bool is_giving;                  /* in scheduler_run */
+};
+
+enum octet_status scheduler_start(struct scheduler *scheduler, size_t lanes, int64_t places_max,
+                                  const char *limit_name, int64_t memory_max, struct inbox *inbox,
+                                  struct octet_error *err) OCTET_MUST_CHECK;
+void scheduler_stop(struct scheduler *scheduler); /* nothing waits or runs any more */
+
+/* Takes a place, or RESOURCE_EXHAUSTED naming the setting. */
+enum octet_status scheduler_admit(struct scheduler *scheduler,
+                                  struct octet_error *err) OCTET_MUST_CHECK;
+/* Gives a place back whose request did not become a job. */
+void scheduler_leave(struct scheduler *scheduler);
+
+/* The place's request has arrived; client names whom it counts for. RESOURCE_EXHAUSTED when
+ * requests that wait hold half of the memory already; the place is then given back and the job is
+ * the caller's. */
+enum octet_status scheduler_push(struct scheduler *scheduler, struct job *job, const char *client,
+                                 struct octet_error *err) OCTET_MUST_CHECK;
+/* Takes a job out that no lane has yet; place and job are then the caller's no more and own.
+ * Returns false when a lane has it. */
+bool scheduler_remove(struct scheduler *scheduler, struct job *job);
+/* First thing to do with a delivered `done`. */
+void scheduler_finished(struct scheduler *scheduler, struct job *job);
+/* Gives lanes what waits, as far as there are idle ones. A job whose deadline has passed or that
+ * was cancelled gets no lane: its `done` is delivered from here. */
+void scheduler_run(struct scheduler *scheduler);
+
+/* A guess after which time a refused client may find a place. */
+int64_t scheduler_retry_ms(const struct scheduler *scheduler);
+
+#endif
