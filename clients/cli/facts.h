@@ -1,0 +1,9 @@
+/* What this program tells of itself when no daemon is asked. */
+#ifndef OCTET_CLI_FACTS_H
+#define OCTET_CLI_FACTS_H
+
+#include "wire/methods.h"
+
+struct octet_server_facts facts_local(void);
+
+#endif

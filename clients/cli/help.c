@@ -1,0 +1,117 @@
+/* octet help, --help, --version, and completion: the tables of options.c in words. */
+#include <stdio.h>
+#include <string.h>
+
+#include "session.h"
+
+static void print_options(struct output *out, const struct command *command)
+{
+    output_text(out, "\noptions:\n");
+    for (size_t i = 0; i < option_count; i++) {
+        const struct option *o = &options[i];
+        char left[64];
+        if (!(o->commands & command->id))
+            continue;
+        snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "",
+                 o->value ? o->value : "");
+        if (strlen(left) > 26)
+            output_printf(out, "  %s\n  %-28s%s\n", left, "", o->help);
+        else
+            output_printf(out, "  %-28s%s\n", left, o->help);
+    }
+}
+
+static void print_command(struct output *out, const struct command *command)
+{
+    output_printf(out, "usage: octet %s%s%s [OPTION ...]\n\n%s\n", command->name,
+                  command->operands[0] ? " " : "", command->operands, command->about);
+    if (strstr(command->operands, "MODEL"))
+        output_text(
+            out,
+            "\nMODEL is a name that octet info lists; KEY=VALUE are MaxText's own settings, as are "
+            "the\n"
+            "environment variables M_KEY. Later wins: MODEL, --config, environment, KEY=VALUE.\n");
+    print_options(out, command);
+}
+
+static void print_overview(struct output *out)
+{
+    output_text(out, "usage: octet COMMAND [OPERAND ...] [OPTION ...]\n\n"
+                     "Which matmuls of a MaxText model do Qwix's FP8 rules touch?\n\ncommands:\n");
+    for (size_t i = 0; i < command_count; i++)
+        output_printf(out, "  %-12s%s\n", commands[i].name, commands[i].summary);
+    output_text(out, "\noctet help COMMAND tells its options.\n\nexample:\n"
+                     "  octet trace deepseek3-671b mtp_num_layers=1 quantization=fp8_full "
+                     "--against quantize_mtp=true\n"
+                     "\nexit status: 0 fine; 1 check found errors or verify found differences; 2 "
+                     "wrong use or input.\n"
+                     "environment: OCTET_SERVER, OCTET_TOKEN, OCTET_TLS_CA, OCTET_TLS_CERT, "
+                     "OCTET_TLS_KEY, NO_COLOR, M_KEY\n");
+}
+
+int run_help(struct session *session)
+{
+    const struct arguments *a = session->arguments;
+    const struct command *command = a->command->id == COMMAND_HELP ? NULL : a->command;
+
+    if (a->version) {
+        output_printf(session->out, "octet %s (%s)\n", octet_version(), octet_git_commit());
+        return EXIT_FINE;
+    }
+    if (!command && a->topic) {
+        command = command_find(a->topic);
+        if (!command) {
+            fprintf(stderr, "octet help: unknown command '%s'; the nearest is '%s'\n", a->topic,
+                    command_nearest(a->topic));
+            return EXIT_FAILED;
+        }
+    }
+    if (command)
+        print_command(session->out, command);
+    else
+        print_overview(session->out);
+    return EXIT_FINE;
+}
+
+/* The words that may follow: one `case` arm a command, with its options. */
+static void print_bash_arm(struct output *out, const struct command *command)
+{
+    output_printf(out, "    %s) words=\"", command->name);
+    for (size_t i = 0; i < option_count; i++)
+        if (options[i].commands & command->id)
+            output_printf(out, "--%s ", options[i].name);
+    output_text(out, "\" ;;\n");
+}
+
+static void print_bash(struct output *out)
+{
+    output_text(
+        out,
+        "_octet() {\n"
+        "  local current=\"${COMP_WORDS[COMP_CWORD]}\" command=\"${COMP_WORDS[1]}\" words=\"\"\n"
+        "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    words=\"");
+    for (size_t i = 0; i < command_count; i++)
+        output_printf(out, "%s ", commands[i].name);
+    output_text(out, "\"\n  else\n    case \"$command\" in\n");
+    for (size_t i = 0; i < command_count; i++)
+        print_bash_arm(out, &commands[i]);
+    output_text(out, "    esac\n    case \"$current\" in\n      -*) ;;\n      *) words=\"");
+    for (size_t i = 0; i < octet_model_count(); i++)
+        output_printf(out, "%s ", octet_model_name(i));
+    output_text(out, "\" ;;\n    esac\n  fi\n"
+                     "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+                     "}\n"
+                     "complete -o default -F _octet octet\n");
+}
+
+int run_completion(struct session *session)
+{
+    const char *shell = session->arguments->topic;
+
+    if (!shell || strcmp(shell, "bash") != 0) {
+        fprintf(stderr, "octet completion: the shell is '%s', expected bash\n", shell ? shell : "");
+        return EXIT_FAILED;
+    }
+    print_bash(session->out);
+    return EXIT_FINE;
+}

@@ -1,0 +1,368 @@
+/* The tables of commands and options, and their parser; see options.h. */
+#include "options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "octet/nearest.h"
+#include "session.h"
+
+#define MODEL_OPERANDS "MODEL [KEY=VALUE ...]"
+
+const struct command commands[] = {
+    {"trace", COMMAND_TRACE, MODEL_OPERANDS, "which matmuls the quantization rules touch",
+     "Prints Qwix's own log lines for a training step of MODEL, without running it: one line for "
+     "each\n"
+     "intercepted op and the rule that takes it. Lookups for grouped matmuls, which Qwix does not "
+     "log,\n"
+     "stand among them as op=gmm.",
+     run_trace},
+    {"check", COMMAND_CHECK, MODEL_OPERANDS, "what an expert would object to, before a run",
+     "Prints findings, each with the way out. The exit status is 1 when there is an error among "
+     "them.",
+     run_check},
+    {"verify", COMMAND_VERIFY, "LOG " MODEL_OPERANDS, "compare a run's Qwix log with the trace",
+     "Reads the log of a run of yours (absl level DEBUG; - for standard input), finds Qwix's lines "
+     "in\n"
+     "it and compares them with the trace of MODEL. The exit status is 1 when they differ.",
+     run_verify},
+    {"inspect", COMMAND_INSPECT, MODEL_OPERANDS, "names, shapes and sizes of the parameters",
+     "Prints every parameter as MaxText stores it, and the totals.", run_inspect},
+    {"plan", COMMAND_PLAN, MODEL_OPERANDS, "memory and work of one training step",
+     "Prints what one step of the unsharded model needs: parameters, gradients, optimizer state "
+     "and the\n"
+     "activations kept for backward (no recomputation), and its floating-point operations.",
+     run_plan},
+    {"info", COMMAND_INFO, "", "version, limits and known models",
+     "Prints facts of this program, or with --server of a daemon.", run_info},
+    {"completion", COMMAND_COMPLETION, "bash", "a completion script for the shell",
+     "Prints a script for bash; use it with: source <(octet completion bash)", run_completion},
+    {"help", COMMAND_HELP, "[COMMAND]", "this text, or a command's", "Prints what a command does.",
+     run_help},
+};
+const size_t command_count = sizeof commands / sizeof *commands;
+
+#define MODELS (COMMAND_TRACE | COMMAND_CHECK | COMMAND_VERIFY | COMMAND_INSPECT | COMMAND_PLAN)
+#define CALLS (MODELS | COMMAND_INFO)
+#define ALL (CALLS | COMMAND_COMPLETION | COMMAND_HELP)
+#define AT(field) offsetof(struct arguments, field)
+
+enum { GROUP_VIEW = 1, GROUP_PLACE = 2 };
+
+const struct option options[] = {
+    {"config", "FILE.yml", "MaxText's YAML keys, on top of MODEL", MODELS, OPTION_TEXT, 0,
+     AT(config)},
+    {"rules", "FILE.yml", "Qwix rules in place of the config's",
+     COMMAND_TRACE | COMMAND_CHECK | COMMAND_VERIFY, OPTION_TEXT, 0, AT(rules)},
+    {"against", "[MODEL] KEY=VALUE ...", "a second config: print only what differs from it",
+     COMMAND_TRACE, OPTION_AGAINST, 0, AT(against_overrides)},
+    {"table", NULL, "every matmul with shapes, rule, count, work and weights", COMMAND_TRACE,
+     OPTION_FLAG, GROUP_VIEW, AT(table)},
+    {"coverage", NULL, "the share of work and weights that is quantized, by block", COMMAND_TRACE,
+     OPTION_FLAG, GROUP_VIEW, AT(coverage)},
+    {"json", NULL, "the whole answer as proto3 JSON",
+     COMMAND_TRACE | COMMAND_INSPECT | COMMAND_PLAN | COMMAND_INFO, OPTION_FLAG, GROUP_VIEW,
+     AT(json)},
+    {"require", "REGEX", "modules that must be quantized; may be repeated", COMMAND_CHECK,
+     OPTION_LIST, 0, AT(require)},
+    {"forbid", "REGEX", "modules that must not be quantized; may be repeated", COMMAND_CHECK,
+     OPTION_LIST, 0, AT(forbid)},
+    {"lock", "FILE", "write the trace to FILE the first time, compare with it from then on",
+     COMMAND_CHECK, OPTION_TEXT, 0, AT(lock)},
+    {"format", "text|github|junit|json", "how findings are printed", COMMAND_CHECK, OPTION_TEXT, 0,
+     AT(format)},
+    {"strict", NULL, "a rule that matches nothing is an error", COMMAND_TRACE, OPTION_FLAG, 0,
+     AT(strict)},
+    {"strict", NULL, "warnings count as errors", COMMAND_CHECK, OPTION_FLAG, 0, AT(strict)},
+    {"strict", NULL, "another order of the same lines is a difference too", COMMAND_VERIFY,
+     OPTION_FLAG, 0, AT(strict)},
+    {"batch", "N", "rows of the batch (default: the config's per_device_batch_size)", MODELS,
+     OPTION_NUMBER, 0, AT(batch)},
+    {"seq", "N", "length of a row (default: the config's max_target_length)", MODELS, OPTION_NUMBER,
+     0, AT(sequence)},
+    {"server", "HOST:PORT", "ask this daemon (default: $OCTET_SERVER, else none)", CALLS,
+     OPTION_TEXT, GROUP_PLACE, AT(server)},
+    {"local", NULL, "ask no daemon, whatever $OCTET_SERVER says", CALLS, OPTION_FLAG, GROUP_PLACE,
+     AT(local)},
+    {"timeout", "SECONDS", "give up after this long (default: 60)", CALLS, OPTION_NUMBER, 0,
+     AT(timeout)},
+    {"help", NULL, "this text", ALL, OPTION_FLAG, 0, AT(help)},
+    {"version", NULL, "version and commit", COMMAND_HELP, OPTION_FLAG, 0, AT(version)},
+};
+const size_t option_count = sizeof options / sizeof *options;
+
+const struct command *command_find(const char *name)
+{
+    for (size_t i = 0; i < command_count; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+struct parser {
+    struct arguments *out;
+    int argc, next;
+    char **argv;
+    const struct option *groups[3]; /* the option given of each exclusive group */
+    bool in_against;                /* operands belong to the second config */
+    bool options_ended;             /* after -- */
+    struct octet_error *err;
+};
+
+OCTET_PRINTF(2, 3)
+static enum octet_status usage(struct parser *p, const char *format, ...)
+{
+    char text[sizeof p->err->text];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return octet_fail(p->err, OCTET_INVALID_ARGUMENT, NULL, "%s", text);
+}
+
+static const struct option *option_find(const struct command *command, const char *name,
+                                        size_t length)
+{
+    for (size_t i = 0; i < option_count; i++)
+        if ((options[i].commands & command->id) && strlen(options[i].name) == length &&
+            memcmp(options[i].name, name, length) == 0)
+            return &options[i];
+    return NULL;
+}
+
+static const char *command_name(const void *user, size_t i)
+{
+    (void)user;
+    return commands[i].name;
+}
+
+const char *command_nearest(const char *name)
+{
+    return commands[octet_nearest(name, command_count, command_name, NULL)].name;
+}
+
+/* Name of the i-th option that the command takes. */
+static const char *option_name(const void *user, size_t i)
+{
+    const struct command *command = user;
+
+    for (size_t k = 0; k < option_count; k++)
+        if ((options[k].commands & command->id) && i-- == 0)
+            return options[k].name;
+    return "";
+}
+
+static enum octet_status unknown_option(struct parser *p, const char *word)
+{
+    const struct command *command = p->out->command;
+    size_t count = 0;
+
+    for (size_t k = 0; k < option_count; k++)
+        count += (options[k].commands & command->id) != 0;
+    const char *text = word + strspn(word, "-");
+    size_t best = octet_nearest(text, count, option_name, command);
+    return usage(p, "unknown option '%s'; the nearest is --%s (octet help %s lists all)", word,
+                 option_name(command, best), command->name);
+}
+
+static enum octet_status parse_number(struct parser *p, const struct option *option,
+                                      const char *text, int64_t *out)
+{
+    char *end;
+
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end || errno || value < 1)
+        return usage(p, "option --%s: '%s' is not a whole number from 1 up", option->name, text);
+    *out = value;
+    return OCTET_OK;
+}
+
+static enum octet_status check_format(struct parser *p)
+{
+    static const char *const formats[] = {"text", "github", "junit", "json"};
+
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(p->out->format, formats[i]) == 0)
+            return OCTET_OK;
+    return usage(p, "option --format: '%s' is none of text, github, junit, json", p->out->format);
+}
+
+static enum octet_status set_option(struct parser *p, const struct option *option,
+                                    const char *value)
+{
+    void *field = (char *)p->out + option->offset;
+    struct text_list *list = field;
+
+    switch (option->kind) {
+    case OPTION_FLAG:
+        *(bool *)field = true;
+        return OCTET_OK;
+    case OPTION_TEXT:
+        *(const char **)field = value;
+        return field == &p->out->format ? check_format(p) : OCTET_OK;
+    case OPTION_NUMBER:
+        return parse_number(p, option, value, field);
+    case OPTION_LIST:
+        list->items[list->count++] = value;
+        return OCTET_OK;
+    case OPTION_AGAINST:
+        p->out->compare = p->in_against = true;
+        return OCTET_OK;
+    }
+    return OCTET_OK;
+}
+
+static enum octet_status parse_operand(struct parser *p, const char *word);
+
+static enum octet_status parse_option(struct parser *p, const char *word)
+{
+    const char *name = word + 2, *equals = strchr(name, '=');
+    size_t length = equals ? (size_t)(equals - name) : strlen(name);
+    const struct option *option = option_find(p->out->command, name, length);
+    const char *value = equals ? equals + 1 : NULL;
+
+    if (!option)
+        return unknown_option(p, word);
+    p->in_against = false;
+    if (option->kind == OPTION_FLAG && value)
+        return usage(p, "option --%s takes no value, but got '%s'", option->name, value);
+    if (option->kind != OPTION_FLAG && option->kind != OPTION_AGAINST && !value) {
+        if (p->next == p->argc)
+            return usage(p, "option --%s needs a value: %s", option->name, option->value);
+        value = p->argv[p->next++];
+    }
+    if (option->group) {
+        const struct option **given = &p->groups[option->group];
+        if (*given && *given != option)
+            return usage(p, "options --%s and --%s exclude each other", (*given)->name,
+                         option->name);
+        *given = option;
+    }
+    enum octet_status status = set_option(p, option, value);
+    if (status == OCTET_OK && option->kind == OPTION_AGAINST && value)
+        status = parse_operand(p, value); /* --against=KEY=VALUE */
+    return status;
+}
+
+static enum octet_status parse_operand(struct parser *p, const char *word)
+{
+    struct arguments *out = p->out;
+    unsigned command = out->command->id;
+    const char *equals = strchr(word, '=');
+    struct text_list *list = p->in_against ? &out->against_overrides : &out->overrides;
+    const char **model = p->in_against ? &out->against_model : &out->model;
+
+    if (command & (COMMAND_HELP | COMMAND_COMPLETION)) {
+        if (out->topic)
+            return usage(p, "one operand is enough: '%s', '%s'", out->topic, word);
+        out->topic = word;
+        return OCTET_OK;
+    }
+    if (!(command & MODELS))
+        return usage(p, "takes no operand, but got '%s'", word);
+    if (command == COMMAND_VERIFY && !out->log) {
+        out->log = word;
+        return OCTET_OK;
+    }
+    if (equals == word)
+        return usage(p, "'%s' has no key before the '='", word);
+    if (equals) {
+        list->items[list->count++] = word;
+        return OCTET_OK;
+    }
+    if (*model || list->count)
+        return usage(p, "'%s' is not KEY=VALUE%s", word, *model ? "" : " (a model comes first)");
+    *model = word;
+    return OCTET_OK;
+}
+
+/* Is there a model in what was given, in one of the three ways to name it? */
+static bool names_model(const struct arguments *out)
+{
+    if (out->model || out->config)
+        return true;
+    for (size_t i = 0; i < out->overrides.count; i++)
+        if (strncmp(out->overrides.items[i], "model_name=", 11) == 0)
+            return true;
+    return false;
+}
+
+static enum octet_status check_complete(struct parser *p)
+{
+    struct arguments *out = p->out;
+    unsigned command = out->command->id;
+
+    if (out->help || out->version || !(command & MODELS))
+        return OCTET_OK;
+    if (command == COMMAND_VERIFY && !out->log)
+        return usage(p, "needs a LOG and a MODEL (octet help verify shows how)");
+    if (!names_model(out))
+        return usage(p,
+                     "needs a MODEL, for example: octet %s deepseek3-671b (octet info lists all)",
+                     out->command->name);
+    if (out->compare && !out->against_model && !out->against_overrides.count)
+        return usage(p, "option --against needs KEY=VALUE or another model");
+    return OCTET_OK;
+}
+
+static enum octet_status find_command(struct parser *p, const char *word)
+{
+    static const char *const synonyms[][2] = {
+        {"--help", "help"}, {"-h", "help"}, {"--version", "help"}, {"-V", "help"}};
+
+    p->out->command = command_find(word);
+    for (size_t i = 0; !p->out->command && i < sizeof synonyms / sizeof *synonyms; i++)
+        if (strcmp(word, synonyms[i][0]) == 0) {
+            p->out->command = command_find(synonyms[i][1]);
+            p->out->version = i >= 2;
+        }
+    if (p->out->command)
+        return OCTET_OK;
+    return usage(p, "unknown command '%s'; the nearest is '%s' (octet help lists all)", word,
+                 command_nearest(word));
+}
+
+/* Every list can hold all words, so that none has to grow. */
+static bool make_lists(octet_arena *arena, int argc, struct arguments *out)
+{
+    struct text_list *lists[] = {&out->overrides, &out->against_overrides, &out->require,
+                                 &out->forbid};
+
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        lists[i]->items = OCTET_NEW_ARRAY(arena, argc + 1, const char *);
+        if (!lists[i]->items)
+            return false;
+    }
+    return true;
+}
+
+enum octet_status arguments_parse(octet_arena *arena, int argc, char **argv, struct arguments *out,
+                                  struct octet_error *err)
+{
+    struct parser p = {.out = out, .argc = argc, .argv = argv, .next = 2, .err = err};
+
+    *out = (struct arguments){0};
+    if (!make_lists(arena, argc, out))
+        return octet_arena_exhausted(arena, err);
+    enum octet_status status = find_command(&p, argc < 2 ? "help" : argv[1]);
+    while (status == OCTET_OK && p.next < argc) {
+        const char *word = argv[p.next++];
+        if (p.options_ended || word[0] != '-' || strcmp(word, "-") == 0)
+            status = parse_operand(&p, word);
+        else if (strcmp(word, "--") == 0)
+            p.options_ended = true;
+        else if (strcmp(word, "-h") == 0)
+            out->help = true;
+        else if (word[1] != '-')
+            status = unknown_option(&p, word);
+        else
+            status = parse_option(&p, word);
+    }
+    return status == OCTET_OK ? check_complete(&p) : status;
+}

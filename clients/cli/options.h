@@ -1,0 +1,81 @@
+/* The command line as data: commands, their options, and what was given.
+ *
+ * For: parser, help and shell completion, which all read the two tables in options.c.
+ * Not for: what the words mean to a model; that is the request's business. */
+#ifndef OCTET_CLI_OPTIONS_H
+#define OCTET_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "octet/arena.h"
+
+enum command_id {
+    COMMAND_TRACE = 1 << 0,
+    COMMAND_CHECK = 1 << 1,
+    COMMAND_VERIFY = 1 << 2,
+    COMMAND_INSPECT = 1 << 3,
+    COMMAND_PLAN = 1 << 4,
+    COMMAND_INFO = 1 << 5,
+    COMMAND_COMPLETION = 1 << 6,
+    COMMAND_HELP = 1 << 7,
+};
+
+struct session;
+
+struct command {
+    const char *name;
+    unsigned id;                         /* one of enum command_id */
+    const char *operands;                /* as in the usage line */
+    const char *summary;                 /* half a sentence */
+    const char *about;                   /* what help says below the usage line */
+    int (*run)(struct session *session); /* returns the exit status */
+};
+
+enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_NUMBER, OPTION_LIST, OPTION_AGAINST };
+
+struct option {
+    const char *name;  /* without the dashes */
+    const char *value; /* what help calls its value; NULL: none */
+    const char *help;  /* half a sentence */
+    unsigned commands; /* those that take it */
+    enum option_kind kind;
+    unsigned group; /* options of one group exclude each other; 0: none */
+    size_t offset;  /* of its field in struct arguments */
+};
+
+struct text_list {
+    const char **items;
+    size_t count;
+};
+
+/* What was given. Texts are argv's own; lists live in the arena. */
+struct arguments {
+    const struct command *command;
+    const char *log;                    /* verify's first operand */
+    const char *model;                  /* NULL: none */
+    const char *topic;                  /* help's and completion's operand */
+    struct text_list overrides;         /* KEY=VALUE */
+    bool compare;                       /* --against was given */
+    const char *against_model;          /* NULL: the same */
+    struct text_list against_overrides; /* KEY=VALUE, on top of overrides */
+    const char *config, *rules, *server, *lock, *format;
+    struct text_list require, forbid;
+    int64_t batch, sequence, timeout; /* 0: not given */
+    bool table, json, coverage, strict, local, help, version;
+};
+
+extern const struct command commands[];
+extern const size_t command_count;
+extern const struct option options[];
+extern const size_t option_count;
+
+const struct command *command_find(const char *name); /* NULL: none */
+const char *command_nearest(const char *name);
+
+/* Errors: INVALID_ARGUMENT; unknown commands and options name the nearest. */
+enum octet_status arguments_parse(octet_arena *arena, int argc, char **argv, struct arguments *out,
+                                  struct octet_error *err) OCTET_MUST_CHECK;
+
+#endif

@@ -1,0 +1,160 @@
+/* Request bytes -> response message, here or in a daemon.
+ *
+ * Decision: a local call packs its request and decodes it again. It costs microseconds and makes
+ * sure that both ways check the same bytes with the same code. */
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "facts.h"
+#include "octet_client.h"
+#include "session.h"
+#include "wire/methods.h"
+
+const char *session_server(const struct session *session)
+{
+    const struct arguments *a = session->arguments;
+    const char *server = a->server ? a->server : getenv("OCTET_SERVER");
+
+    return a->local || !server || !server[0] ? NULL : server;
+}
+
+static enum octet_status call_here(struct session *session, const struct octet_method *method,
+                                   const uint8_t *bytes, size_t size, ProtobufCMessage **response,
+                                   struct octet_error *err)
+{
+    const struct octet_server_facts facts = facts_local();
+    const struct octet_call call = {session->context, session->arena, session->cancel, &facts};
+    ProtobufCMessage *request;
+    enum octet_status status =
+        octet_wire_decode(method->request, session->arena, bytes, size, &request, err);
+
+    return status == OCTET_OK ? method->run(&call, request, response, err) : status;
+}
+
+/* The functions of liboctet_client that are used here. */
+struct client_library {
+    __typeof__(&octet_client_options_from_environment) options;
+    __typeof__(&octet_client_connect) connect;
+    __typeof__(&octet_client_call) call;
+    __typeof__(&octet_client_reply_clear) clear;
+    __typeof__(&octet_client_destroy) destroy;
+};
+
+/* Only beside this program or where it was installed: a library that a search path names could be
+ * anyone's. */
+static void *open_library(char *tried, size_t size)
+{
+    static const char *const places[] = {"../c/", "./", "../lib/", "../" OCTET_LIBRARY_DIR "/"};
+    char program[PATH_MAX], path[PATH_MAX + 64];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    void *library = NULL;
+
+    snprintf(tried, size, "this program's own path is not known");
+    if (length <= 0)
+        return NULL;
+    program[length] = '\0';
+    *(strrchr(program, '/') + 1) = '\0';
+    for (size_t i = 0; !library && i < sizeof places / sizeof *places; i++) {
+        snprintf(path, sizeof path, "%s%sliboctet_client.so.0", program, places[i]);
+        if (access(path, F_OK) == 0 || i + 1 == sizeof places / sizeof *places) {
+            library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            if (!library)
+                snprintf(tried, size, "%s", dlerror());
+        }
+    }
+    return library;
+}
+
+static enum octet_status load_library(struct client_library *out, struct octet_error *err)
+{
+    char tried[512];
+
+    setenv("GRPC_VERBOSITY", "NONE", 0); /* the reply's status says it, in one line */
+    void *library = open_library(tried, sizeof tried);
+    if (!library)
+        return octet_fail(err, OCTET_UNAVAILABLE, NULL,
+                          "liboctet_client, which calls to a daemon need, does not load: %s",
+                          tried);
+#define FIND(field, function) *(void **)(void *)&out->field = dlsym(library, #function)
+    FIND(options, octet_client_options_from_environment);
+    FIND(connect, octet_client_connect);
+    FIND(call, octet_client_call);
+    FIND(clear, octet_client_reply_clear);
+    FIND(destroy, octet_client_destroy);
+#undef FIND
+    if (!out->options || !out->connect || !out->call || !out->clear || !out->destroy)
+        return octet_fail(err, OCTET_UNAVAILABLE, NULL,
+                          "liboctet_client is of another version than this program");
+    return OCTET_OK; /* never closed: gRPC has threads of its own until the process ends */
+}
+
+/* Which option or variable an option of the client came from. */
+static void name_client_option(struct octet_error *err)
+{
+    static const char *const names[][2] = {{"target", "--server"},
+                                           {"tls_ca", "OCTET_TLS_CA"},
+                                           {"tls_cert", "OCTET_TLS_CERT"},
+                                           {"tls_key", "OCTET_TLS_KEY"},
+                                           {"token", "OCTET_TOKEN"}};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(err->field, names[i][0]) == 0)
+            snprintf(err->field, sizeof err->field, "%s", names[i][1]);
+}
+
+static enum octet_status call_there(struct session *session, const struct octet_method *method,
+                                    const uint8_t *bytes, size_t size, ProtobufCMessage **response,
+                                    struct octet_error *err)
+{
+    struct client_library library = {0};
+    struct octet_client_options how;
+    struct octet_client_reply reply;
+    octet_client *client;
+    enum octet_status status = load_library(&library, err);
+
+    if (status != OCTET_OK)
+        return status;
+    library.options(&how);
+    how.target = session_server(session);
+    status = library.connect(&how, &client, err);
+    if (status != OCTET_OK) {
+        name_client_option(err);
+        return status;
+    }
+    status = library.call(client, method->name, bytes, size, session->cancel, &reply, err);
+    if (status == OCTET_OK)
+        status = octet_wire_decode(method->response, session->arena, reply.data, reply.size,
+                                   response, err);
+    else if (reply.retry_after_ms >= 0) {
+        size_t used = strlen(err->text);
+        snprintf(err->text + used, sizeof err->text - used, "; try again in %lld ms",
+                 (long long)reply.retry_after_ms);
+    }
+    library.clear(&reply);
+    library.destroy(client);
+    return status;
+}
+
+enum octet_status session_call(struct session *session, const char *name,
+                               const ProtobufCMessage *request, ProtobufCMessage **response,
+                               struct octet_error *err)
+{
+    enum { SECONDS_DEFAULT = 60, SECONDS_MAX = 1000000000 };
+    const struct octet_method *method = octet_method_find(name);
+    size_t size = protobuf_c_message_get_packed_size(request);
+    uint8_t *bytes = octet_arena_alloc(session->arena, size);
+    int64_t seconds = session->arguments->timeout;
+
+    if (!bytes)
+        return octet_arena_exhausted(session->arena, err);
+    protobuf_c_message_pack(request, bytes);
+    seconds = seconds ? seconds : SECONDS_DEFAULT;
+    seconds = seconds < SECONDS_MAX ? seconds : SECONDS_MAX;
+    session->cancel->deadline_ns = octet_now_ns() + (uint64_t)seconds * 1000000000u;
+    return session_server(session) ? call_there(session, method, bytes, size, response, err)
+                                   : call_here(session, method, bytes, size, response, err);
+}
