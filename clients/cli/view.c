@@ -43,7 +43,7 @@ size_t view_line(const Octet__V1__Interception *from, char *buffer, size_t size)
 
 bool view_is_line(const Octet__V1__Interception *from)
 {
-    return from->logged || strcmp(from->kind, "gmm") == 0;
+    return from->looked_up;
 }
 
 /* A text that grows in the arena; stays NULL once there was no memory. */

@@ -37,6 +37,7 @@ static bool put_interception(octet_arena *arena, const struct octet_interception
     to->weight_bytes = from->weight_bytes;
     to->count = from->count;
     to->logged = from->logged;
+    to->looked_up = from->looked_up;
     /* The one backend there is, and the default order of additions, which every backend keeps. */
     to->backend = (char *)"cpu";
     to->accumulation = (char *)"EXACT_ORDER";
