@@ -1,8 +1,8 @@
 /* Bump allocation in blocks; see octet/arena.h.
  *
- * Decision: blocks double from 16 KiB, so a request of a few hundred bytes costs one small block and a
- * plan of a megabyte some seven; what is larger than a quarter of the next block gets a block of its own
- * behind the current one, which stays open for small pieces. */
+ * Decision: blocks double from 16 KiB, so a request of a few hundred bytes costs one small block
+ * and a plan of a megabyte some seven; what is larger than a quarter of the next block gets a block
+ * of its own behind the current one, which stays open for small pieces. */
 #include "octet/arena.h"
 
 #include <stdbool.h>

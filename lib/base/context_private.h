@@ -1,4 +1,5 @@
-/* What a context holds. Rooms above base hang their own state here, with the function that ends it. */
+/* What a context holds. Rooms above base hang their own state here, with the function that ends it.
+ */
 #ifndef OCTET_BASE_CONTEXT_PRIVATE_H
 #define OCTET_BASE_CONTEXT_PRIVATE_H
 

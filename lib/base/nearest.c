@@ -53,8 +53,8 @@ size_t oct_nearest(const char *text, size_t count, const char *(*name)(const voi
     return best;
 }
 
-size_t octet_nearest(const char *text, size_t count, const char *(*name)(const void *user, size_t i),
-                     const void *user)
+size_t octet_nearest(const char *text, size_t count,
+                     const char *(*name)(const void *user, size_t i), const void *user)
 {
     return oct_nearest(text, count, name, user);
 }

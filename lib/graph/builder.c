@@ -29,8 +29,10 @@ static void out_of_memory(struct oct_builder *b)
         b->status = octet_arena_exhausted(b->arena, b->err);
 }
 
-/* Makes room for one more element in an array of the graph: doubles it. False when there is no memory. */
-static bool grow(struct oct_builder *b, void **array, uint32_t count, uint32_t *capacity, size_t size)
+/* Makes room for one more element in an array of the graph: doubles it. False when there is no
+ * memory. */
+static bool grow(struct oct_builder *b, void **array, uint32_t count, uint32_t *capacity,
+                 size_t size)
 {
     if (count < *capacity)
         return true;
@@ -485,8 +487,8 @@ oct_tensor oct_reshape(struct oct_builder *b, oct_tensor x, int rank, const stru
 
 oct_tensor oct_broadcast(struct oct_builder *b, oct_tensor x, int axis, struct oct_dim dim)
 {
-    oct_tensor y = unary(b, OCT_OP_broadcast,
-                         (union oct_attributes){.broadcast = {axis, dim.size}}, x);
+    oct_tensor y =
+        unary(b, OCT_OP_broadcast, (union oct_attributes){.broadcast = {axis, dim.size}}, x);
 
     if (y)
         b->graph.tensors[y].shape.axis[axis] = (uint8_t)dim.axis;

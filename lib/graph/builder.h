@@ -1,9 +1,9 @@
 /* Builder: the words that models are written in.
  *
  * For: adding nodes to a graph under a module path, inside or outside a scanned segment.
- * Decision: the first failure sticks. Every function may be called after it, does nothing and returns
- * tensor 0, so that a model reads as a list of layers and not as a list of checks; oct_builder_finish
- * returns the failure.
+ * Decision: the first failure sticks. Every function may be called after it, does nothing and
+ * returns tensor 0, so that a model reads as a list of layers and not as a list of checks;
+ * oct_builder_finish returns the failure.
  *
  * Life: a builder lives on its user's stack and in the arena that it was begun with. */
 #ifndef OCTET_GRAPH_BUILDER_H
@@ -31,8 +31,8 @@ struct oct_builder {
     uint32_t module;        /* current */
     uint32_t *module_index; /* hash of path -> module + 1 */
     uint32_t module_slots;
-    int64_t repeat;         /* of the open segment; 1 outside */
-    int64_t layers;         /* slices of a parameter made now; 0 outside a segment */
+    int64_t repeat; /* of the open segment; 1 outside */
+    int64_t layers; /* slices of a parameter made now; 0 outside a segment */
     uint8_t stack_axis;
     enum octet_dtype dtype, weight_dtype;
     uint32_t positions, segment_ids; /* inputs that many nodes read */
@@ -41,19 +41,20 @@ struct oct_builder {
 void oct_builder_begin(struct oct_builder *b, const octet_context *context, octet_arena *arena,
                        const struct octet_cancel *cancel, struct octet_error *err);
 /* Sorts the parameters and hands the graph over. */
-enum octet_status oct_builder_finish(struct oct_builder *b, const octet_graph **out)
-    OCTET_MUST_CHECK;
+enum octet_status oct_builder_finish(struct oct_builder *b,
+                                     const octet_graph **out) OCTET_MUST_CHECK;
 /* Records a failure of the model itself; the first one stays. */
 void oct_builder_fail(struct oct_builder *b, enum octet_status status, const char *field,
                       const char *format, ...) OCTET_PRINTF(4, 5);
 
-/* Module path: enter "self_attention" below the current module; leave goes back to what enter returned. */
+/* Module path: enter "self_attention" below the current module; leave goes back to what enter
+ * returned. */
 uint32_t oct_enter(struct oct_builder *b, const char *name);
 uint32_t oct_enter_number(struct oct_builder *b, const char *name, int64_t number); /* "layers_3" */
 void oct_leave(struct oct_builder *b, uint32_t outer);
 
-/* A scanned segment of `layers` turns; returns the carried tensor as the body sees it. `carry_out` must
- * have its shape. Segments do not nest. */
+/* A scanned segment of `layers` turns; returns the carried tensor as the body sees it. `carry_out`
+ * must have its shape. Segments do not nest. */
 oct_tensor oct_scan_begin(struct oct_builder *b, int64_t layers, int stack_axis, oct_tensor carry);
 oct_tensor oct_scan_end(struct oct_builder *b, oct_tensor carry_out);
 

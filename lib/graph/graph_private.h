@@ -11,8 +11,8 @@ enum oct_activation {
     OCT_ACTIVATION_gelu,
     OCT_ACTIVATION_relu,
     OCT_ACTIVATION_sigmoid,
-    OCT_ACTIVATION_softmax, /* over the last axis */
-    OCT_ACTIVATION_swiglu_oai, /* x * sigmoid(1.702 x), x clipped above: gpt-oss's gate */
+    OCT_ACTIVATION_softmax,       /* over the last axis */
+    OCT_ACTIVATION_swiglu_oai,    /* x * sigmoid(1.702 x), x clipped above: gpt-oss's gate */
     OCT_ACTIVATION_clip_plus_one, /* clip(x) + 1: gpt-oss's up projection */
     OCT_ACTIVATION_COUNT
 };
@@ -101,8 +101,8 @@ struct octet_graph {
 };
 
 /* One row of the op table (graph/ops.c). infer writes the shapes and dtypes of the outputs whose
- * tensors the builder has made; it may assume the required inputs. cost: floating-point operations of
- * one execution. */
+ * tensors the builder has made; it may assume the required inputs. cost: floating-point operations
+ * of one execution. */
 struct oct_op_row {
     const char *name;
     uint8_t inputs_required, outputs;
@@ -113,7 +113,8 @@ struct oct_op_row {
 };
 extern const struct oct_op_row oct_op_rows[OCT_OP_COUNT];
 
-/* Elements of shape times `repeat`, and the like: products that stop at INT64_MAX instead of wrapping. */
+/* Elements of shape times `repeat`, and the like: products that stop at INT64_MAX instead of
+ * wrapping. */
 int64_t oct_saturating_multiply(int64_t a, int64_t b);
 int64_t oct_saturating_add(int64_t a, int64_t b);
 

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct octet_tensor *input(const struct octet_graph *g, const struct oct_node *n, int i)
+static const struct octet_tensor *input(const struct octet_graph *g, const struct oct_node *n,
+                                        int i)
 {
     return &g->tensors[n->inputs[i]];
 }
@@ -78,7 +79,8 @@ SAME_AS_FIRST(attention_normalize)
 SAME_AS_FIRST(stream_mix)
 SAME_AS_FIRST(index_mask)
 
-enum octet_status oct_infer_embed(struct octet_graph *g, struct oct_node *n, struct octet_error *err)
+enum octet_status oct_infer_embed(struct octet_graph *g, struct oct_node *n,
+                                  struct octet_error *err)
 {
     struct octet_tensor *out = output(g, n, 0);
 
@@ -170,7 +172,8 @@ bool oct_einsum_labels(const char *equation, int lhs_rank, int rhs_rank, char *l
     return true;
 }
 
-enum octet_status oct_infer_einsum(struct octet_graph *g, struct oct_node *n, struct octet_error *err)
+enum octet_status oct_infer_einsum(struct octet_graph *g, struct oct_node *n,
+                                   struct octet_error *err)
 {
     const struct octet_shape *lhs = &input(g, n, 0)->shape, *rhs = &input(g, n, 1)->shape;
     char a[OCTET_RANK_MAX], b[OCTET_RANK_MAX], c[OCTET_RANK_MAX];
@@ -234,8 +237,7 @@ static enum octet_status infer_broadcasting(struct octet_graph *g, struct oct_no
     const struct octet_shape *x = &input(g, n, 0)->shape, *y = &input(g, n, 1)->shape;
 
     for (int i = 1; i <= y->rank; i++)
-        if (i > x->rank ||
-            (y->dim[y->rank - i] != x->dim[x->rank - i] && y->dim[y->rank - i] != 1))
+        if (i > x->rank || (y->dim[y->rank - i] != x->dim[x->rank - i] && y->dim[y->rank - i] != 1))
             return misfit(g, n, err, "the second must broadcast to the first");
     return same_as_first(g, n);
 }
@@ -251,7 +253,8 @@ enum octet_status oct_infer_multiply(struct octet_graph *g, struct oct_node *n,
     return infer_broadcasting(g, n, err);
 }
 
-enum octet_status oct_infer_slice(struct octet_graph *g, struct oct_node *n, struct octet_error *err)
+enum octet_status oct_infer_slice(struct octet_graph *g, struct oct_node *n,
+                                  struct octet_error *err)
 {
     int axis = n->attributes.slice.axis;
     int64_t start = n->attributes.slice.start, size = n->attributes.slice.size;
@@ -309,7 +312,8 @@ enum octet_status oct_infer_cast(struct octet_graph *g, struct oct_node *n, stru
     return OCTET_OK;
 }
 
-/* scores [b, kv, g, t, s] -> exps of the same shape, sums [b, t, kv, g, 1], as the values are laid out */
+/* scores [b, kv, g, t, s] -> exps of the same shape, sums [b, t, kv, g, 1], as the values are laid
+ * out */
 enum octet_status oct_infer_attention_softmax(struct octet_graph *g, struct oct_node *n,
                                               struct octet_error *err)
 {
@@ -328,7 +332,8 @@ enum octet_status oct_infer_attention_softmax(struct octet_graph *g, struct oct_
     return OCTET_OK;
 }
 
-enum octet_status oct_infer_top_k(struct octet_graph *g, struct oct_node *n, struct octet_error *err)
+enum octet_status oct_infer_top_k(struct octet_graph *g, struct oct_node *n,
+                                  struct octet_error *err)
 {
     int64_t k = n->attributes.top_k.k;
 

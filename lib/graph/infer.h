@@ -1,6 +1,7 @@
-/* Shape inference, one function an op; the table in ops.c lists them. Each writes the shapes and dtypes
- * of the node's outputs. A model that does not fit together is the model builder's mistake where its
- * dimensions come from one config key; where two keys disagree, the message names both shapes. */
+/* Shape inference, one function an op; the table in ops.c lists them. Each writes the shapes and
+ * dtypes of the node's outputs. A model that does not fit together is the model builder's mistake
+ * where its dimensions come from one config key; where two keys disagree, the message names both
+ * shapes. */
 #ifndef OCTET_GRAPH_INFER_H
 #define OCTET_GRAPH_INFER_H
 

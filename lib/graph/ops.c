@@ -1,7 +1,8 @@
 /* The op table: names, shape inference, cost.
  *
- * Costs count floating-point operations of one execution, a multiply-add as two. Those of elementwise
- * ops are per element of the output and rough (an exp counts as one); matmuls are exact. */
+ * Costs count floating-point operations of one execution, a multiply-add as two. Those of
+ * elementwise ops are per element of the output and rough (an exp counts as one); matmuls are
+ * exact. */
 #include "graph/ops.h"
 
 #include <string.h>

@@ -39,9 +39,9 @@ static bool products_are_einsums(const struct oct_model *m)
 
 static oct_tensor product(struct oct_model *m, const char *equation, oct_tensor x, oct_tensor y)
 {
-    return oct_add_node(&m->b, OCT_OP_einsum,
-                        products_are_einsums(m) ? OCTET_LOOKUP_EINSUM : OCTET_LOOKUP_NONE,
-                        (union oct_attributes){.equation = equation}, 2, (oct_tensor[]){x, y}, NULL);
+    return oct_add_node(
+        &m->b, OCT_OP_einsum, products_are_einsums(m) ? OCTET_LOOKUP_EINSUM : OCTET_LOOKUP_NONE,
+        (union oct_attributes){.equation = equation}, 2, (oct_tensor[]){x, y}, NULL);
 }
 
 oct_tensor oct_attend(struct oct_model *m, const struct oct_attention *a, oct_tensor query,

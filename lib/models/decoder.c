@@ -1,6 +1,7 @@
-/* Decoder layers: one function a family, one table of families, and how each family stacks its layers.
- * To add a family: write its layer, add its row. */
+/* Decoder layers: one function a family, one table of families, and how each family stacks its
+ * layers. To add a family: write its layer, add its row. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "models/model.h"
@@ -11,7 +12,8 @@ typedef oct_tensor layer_function(struct oct_model *m, oct_tensor x, int64_t ind
 enum stacking {
     STACK_PLAIN,     /* decoder/layers */
     STACK_CYCLE,     /* scanned: decoder/layers/layers_i, one of each in the cycle */
-    STACK_REMAINDER, /* scanned: the same with a fixed cycle, then decoder/layers_remainder/layers_i */
+    STACK_REMAINDER, /* scanned: the same with a fixed cycle, then decoder/layers_remainder/layers_i
+                      */
     STACK_DEEPSEEK,  /* decoder/dense_layers, then decoder/moe_layers */
 };
 
@@ -50,7 +52,8 @@ static oct_tensor pre_norm_layer(struct oct_model *m, oct_tensor x, const struct
 
     x = oct_plus(&m->b, x, oct_attention_layer(m, a, normed));
     normed = oct_norm(m, "post_self_attention_layer_norm", x);
-    oct_tensor y = moe ? oct_routed_moe(m, moe, normed, mlp_dim) : oct_mlp(m, "mlp", normed, mlp_dim);
+    oct_tensor y =
+        moe ? oct_routed_moe(m, moe, normed, mlp_dim) : oct_mlp(m, "mlp", normed, mlp_dim);
     return oct_plus(&m->b, y, x);
 }
 
@@ -147,8 +150,8 @@ static oct_tensor layer_gemma(struct oct_model *m, oct_tensor x, int64_t index)
     struct oct_attention a = plain_attention(m);
 
     (void)index;
-    x = oct_plus(&m->b, oct_attention_layer(m, &a, oct_norm_default(m, "pre_self_attention_norm", x)),
-                 x);
+    x = oct_plus(&m->b,
+                 oct_attention_layer(m, &a, oct_norm_default(m, "pre_self_attention_norm", x)), x);
     oct_tensor normed = oct_norm_default(m, "pre_ffw_norm", x);
     return oct_plus(&m->b, oct_mlp(m, "mlp", normed, m->dims->mlp_dim), x);
 }
@@ -157,24 +160,19 @@ static oct_tensor layer_gemma(struct oct_model *m, oct_tensor x, int64_t index)
 static oct_tensor gemma_sandwich(struct oct_model *m, oct_tensor x, const struct oct_attention *a,
                                  const char *suffix)
 {
-    struct {
-        const char *stem;
-        char name[48];
-    } names[] = {{"pre_self_attention_norm", ""},
-                 {"post_self_attention_norm", ""},
-                 {"pre_ffw_norm", ""},
-                 {"mlp", ""},
-                 {"post_ffw_norm", ""}};
+    static const char *const stems[] = {"pre_self_attention_norm", "post_self_attention_norm",
+                                        "pre_ffw_norm", "mlp", "post_ffw_norm"};
+    char names[sizeof stems / sizeof *stems][48];
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        strcat(strcpy(names[i].name, names[i].stem), suffix);
-    oct_tensor y = oct_attention_layer(m, a, oct_norm_default(m, names[0].name, x));
+    for (size_t i = 0; i < sizeof stems / sizeof *stems; i++)
+        snprintf(names[i], sizeof names[i], "%s%s", stems[i], suffix);
+    oct_tensor y = oct_attention_layer(m, a, oct_norm_default(m, names[0], x));
     if (oct_bool(m, use_post_attn_norm))
-        y = oct_norm_default(m, names[1].name, y);
+        y = oct_norm_default(m, names[1], y);
     x = oct_plus(&m->b, y, x);
-    y = oct_mlp(m, names[3].name, oct_norm_default(m, names[2].name, x), m->dims->mlp_dim);
+    y = oct_mlp(m, names[3], oct_norm_default(m, names[2], x), m->dims->mlp_dim);
     if (oct_bool(m, use_post_ffw_norm))
-        y = oct_norm_default(m, names[4].name, y);
+        y = oct_norm_default(m, names[4], y);
     return oct_plus(&m->b, y, x);
 }
 
@@ -202,10 +200,10 @@ static oct_tensor layer_gemma3(struct oct_model *m, oct_tensor x, int64_t index)
     a.qk_norm = true;
     a.soft_cap = oct_float(m, attn_logits_soft_cap);
     a.window = index % GEMMA3_CYCLE < GEMMA3_CYCLE - 1 ? oct_int(m, sliding_window_size) : 0;
-    a.query_scale = oct_named(m, "gemma3-27b")
-                        ? 1 / sqrt((double)(oct_int(m, base_emb_dim) /
-                                            oct_int(m, base_num_query_heads)))
-                        : head_scale(m);
+    a.query_scale =
+        oct_named(m, "gemma3-27b")
+            ? 1 / sqrt((double)(oct_int(m, base_emb_dim) / oct_int(m, base_num_query_heads)))
+            : head_scale(m);
     return gemma_sandwich(m, x, &a, "");
 }
 
@@ -227,9 +225,9 @@ static oct_tensor deepseek_ffn(struct oct_model *m, oct_tensor x, bool moe)
     return moe ? oct_routed_and_shared_moe(m, x) : oct_mlp(m, "mlp", x, m->dims->mlp_dim);
 }
 
-/* With hyper-connections each branch stands between streams_begin and streams_end. MaxText also runs the
- * norm behind attention on the streams themselves, for a value that nothing reads; Qwix sees that call
- * first, so it stands in the list. */
+/* With hyper-connections each branch stands between streams_begin and streams_end. MaxText also
+ * runs the norm behind attention on the streams themselves, for a value that nothing reads; Qwix
+ * sees that call first, so it stands in the list. */
 static oct_tensor deepseek_streams(struct oct_model *m, oct_tensor x, bool moe)
 {
     struct oct_streams attention, ffn;
@@ -276,12 +274,12 @@ static oct_tensor layer_deepseek(struct oct_model *m, oct_tensor x, int64_t inde
 /* ---- families ---- */
 
 static struct oct_family_layer families[] = {
-    {"default", layer_default, STACK_PLAIN},     {"llama2", layer_llama2, STACK_PLAIN},
-    {"mistral", layer_mistral, STACK_PLAIN},     {"mixtral", layer_mixtral, STACK_PLAIN},
-    {"qwen2", layer_qwen2, STACK_PLAIN},         {"qwen3", layer_qwen3, STACK_PLAIN},
-    {"qwen3_moe", layer_qwen3_moe, STACK_PLAIN}, {"gemma", layer_gemma, STACK_PLAIN},
-    {"gemma2", layer_gemma2, STACK_PLAIN},       {"gemma3", layer_gemma3, STACK_REMAINDER},
-    {"gpt_oss", layer_gpt_oss, STACK_CYCLE},     {"olmo3", layer_olmo3, STACK_CYCLE},
+    {"default", layer_default, STACK_PLAIN},      {"llama2", layer_llama2, STACK_PLAIN},
+    {"mistral", layer_mistral, STACK_PLAIN},      {"mixtral", layer_mixtral, STACK_PLAIN},
+    {"qwen2", layer_qwen2, STACK_PLAIN},          {"qwen3", layer_qwen3, STACK_PLAIN},
+    {"qwen3_moe", layer_qwen3_moe, STACK_PLAIN},  {"gemma", layer_gemma, STACK_PLAIN},
+    {"gemma2", layer_gemma2, STACK_PLAIN},        {"gemma3", layer_gemma3, STACK_REMAINDER},
+    {"gpt_oss", layer_gpt_oss, STACK_CYCLE},      {"olmo3", layer_olmo3, STACK_CYCLE},
     {"deepseek", layer_deepseek, STACK_DEEPSEEK},
 };
 

@@ -1,6 +1,6 @@
-/* Manifold-constrained hyper-connections (mhc.ManifoldConstrainedHyperConnections): K residual streams
- * instead of one; each branch reads a mix of them and is mixed back.
- * Source of the arithmetic: arXiv 2512.24880, as MaxText has it. */
+/* Manifold-constrained hyper-connections (mhc.ManifoldConstrainedHyperConnections): K residual
+ * streams instead of one; each branch reads a mix of them and is mixed back. Source of the
+ * arithmetic: arXiv 2512.24880, as MaxText has it. */
 #include "models/model.h"
 
 static oct_tensor gate_of(struct oct_model *m, oct_tensor mix, int64_t start, int64_t size,
@@ -14,13 +14,13 @@ static oct_tensor gate_of(struct oct_model *m, oct_tensor mix, int64_t start, in
     oct_tensor h = oct_slice(&m->b, mix, 2, start, size);
 
     if (square)
-        h = oct_reshape(&m->b, h, 4,
-                        (struct oct_dim[]){OCT_DIM(m->batch, batch), OCT_DIM(m->length, length),
-                                           width, width});
+        h = oct_reshape(
+            &m->b, h, 4,
+            (struct oct_dim[]){OCT_DIM(m->batch, batch), OCT_DIM(m->length, length), width, width});
     h = oct_plus(&m->b, oct_times(&m->b, h, scale), beta);
     return oct_add_node(&m->b, OCT_OP_stream_mix, OCTET_LOOKUP_NONE,
-                        (union oct_attributes){.k = square ? oct_int(m, sinkhorn_iterations) : 0}, 1,
-                        &h, NULL);
+                        (union oct_attributes){.k = square ? oct_int(m, sinkhorn_iterations) : 0},
+                        1, &h, NULL);
 }
 
 static int64_t factorial(int64_t k)
@@ -66,9 +66,9 @@ oct_tensor oct_streams_begin(struct oct_model *m, const char *name, oct_tensor s
 /* Every order of the K streams (mhc-lite): a constant [K!, K, K]. */
 static oct_tensor permutations(struct oct_model *m, int64_t k)
 {
-    return oct_input(&m->b, "permutation_matrices", m->dtype, 3,
-                     (struct oct_dim[]){OCT_DIM(factorial(k), none), OCT_DIM(k, none),
-                                        OCT_DIM(k, none)});
+    return oct_input(
+        &m->b, "permutation_matrices", m->dtype, 3,
+        (struct oct_dim[]){OCT_DIM(factorial(k), none), OCT_DIM(k, none), OCT_DIM(k, none)});
 }
 
 oct_tensor oct_streams_end(struct oct_model *m, struct oct_streams *state, oct_tensor branch)
@@ -82,7 +82,8 @@ oct_tensor oct_streams_end(struct oct_model *m, struct oct_streams *state, oct_t
     if (oct_bool(m, enable_mhc_lite))
         residual = oct_einsum(&m->b, "bsn,nkm -> bskm", residual, permutations(m, k));
     oct_tensor streams = oct_einsum(&m->b, "bskm,bskd->bsmd", residual, state->streams);
-    branch = oct_reshape(&m->b, branch, 4, (struct oct_dim[]){b, s, OCT_DIM(1, none), OCT_DIM(e, embed)});
+    branch = oct_reshape(&m->b, branch, 4,
+                         (struct oct_dim[]){b, s, OCT_DIM(1, none), OCT_DIM(e, embed)});
     branch = oct_broadcast(&m->b, branch, 2, OCT_DIM(k, none));
     oct_tensor post = oct_reshape(&m->b, state->post, 4,
                                   (struct oct_dim[]){b, s, OCT_DIM(k, none), OCT_DIM(1, none)});

@@ -138,14 +138,13 @@ oct_tensor oct_embedding(struct oct_model *m, oct_tensor ids)
                                                         OCT_DIM(m->dims->emb_dim, embed)});
     if (oct_bool(m, use_iota_embed)) {
         /* A jnp.dot of one-hot rows; JAX keeps its trace, so Qwix meets it once in a process. */
-        oct_tensor rows = oct_add_node(&m->b, OCT_OP_one_hot, OCTET_LOOKUP_NONE,
-                                       (union oct_attributes){.k = m->dims->vocab_size}, 1, &ids,
-                                       NULL);
-        y = oct_add_node(&m->b, OCT_OP_dot_general,
-                         m->embedded ? OCTET_LOOKUP_CACHED : OCTET_LOOKUP_DOT_GENERAL,
-                         (union oct_attributes){.dot = {.contracting_count = 1,
-                                                        .lhs_contracting = {2}}},
-                         2, (oct_tensor[]){rows, m->embedding}, NULL);
+        oct_tensor rows =
+            oct_add_node(&m->b, OCT_OP_one_hot, OCTET_LOOKUP_NONE,
+                         (union oct_attributes){.k = m->dims->vocab_size}, 1, &ids, NULL);
+        y = oct_add_node(
+            &m->b, OCT_OP_dot_general, m->embedded ? OCTET_LOOKUP_CACHED : OCTET_LOOKUP_DOT_GENERAL,
+            (union oct_attributes){.dot = {.contracting_count = 1, .lhs_contracting = {2}}}, 2,
+            (oct_tensor[]){rows, m->embedding}, NULL);
         m->embedded = true;
     } else {
         y = oct_add_node(&m->b, OCT_OP_embed, OCTET_LOOKUP_NONE, (union oct_attributes){.k = 0}, 2,
@@ -155,19 +154,18 @@ oct_tensor oct_embedding(struct oct_model *m, oct_tensor ids)
     return oct_cast(&m->b, y, m->dtype);
 }
 
-/* logits_via_embedding: a jnp.dot with the table, cast to bfloat16 whatever the compute type; its trace
- * is cached too. */
+/* logits_via_embedding: a jnp.dot with the table, cast to bfloat16 whatever the compute type; its
+ * trace is cached too. */
 static oct_tensor tied_logits(struct oct_model *m, oct_tensor x)
 {
     oct_tensor table = oct_cast(&m->b, m->embedding, OCTET_DTYPE_BF16);
 
-    table = oct_add_node(&m->b, OCT_OP_transpose, OCTET_LOOKUP_NONE,
-                         (union oct_attributes){.k = 0}, 1, &table, NULL);
-    oct_tensor logits =
-        oct_add_node(&m->b, OCT_OP_dot_general,
-                     m->headed ? OCTET_LOOKUP_CACHED : OCTET_LOOKUP_DOT_GENERAL,
-                     (union oct_attributes){.dot = {.contracting_count = 1, .lhs_contracting = {2}}},
-                     2, (oct_tensor[]){x, table}, NULL);
+    table = oct_add_node(&m->b, OCT_OP_transpose, OCTET_LOOKUP_NONE, (union oct_attributes){.k = 0},
+                         1, &table, NULL);
+    oct_tensor logits = oct_add_node(
+        &m->b, OCT_OP_dot_general, m->headed ? OCTET_LOOKUP_CACHED : OCTET_LOOKUP_DOT_GENERAL,
+        (union oct_attributes){.dot = {.contracting_count = 1, .lhs_contracting = {2}}}, 2,
+        (oct_tensor[]){x, table}, NULL);
     if (oct_bool(m, normalize_embedding_logits))
         logits = oct_scale(&m->b, logits, 1 / sqrt((double)m->dims->emb_dim));
     double cap = oct_float(m, final_logits_soft_cap);
@@ -182,8 +180,8 @@ static oct_tensor final_norm(struct oct_model *m, oct_tensor x)
     uint32_t outer = oct_enter(&m->b, "decoder_norm");
 
     if (!m->final_norm)
-        m->final_norm = oct_parameter(&m->b, "scale", 1,
-                                      (struct oct_dim[]){OCT_DIM(m->dims->emb_dim, norm)});
+        m->final_norm =
+            oct_parameter(&m->b, "scale", 1, (struct oct_dim[]){OCT_DIM(m->dims->emb_dim, norm)});
     x = oct_rms_norm(&m->b, x, m->final_norm, oct_float(m, normalization_layer_epsilon), 0);
     oct_leave(&m->b, outer);
     return x;

@@ -18,13 +18,13 @@ static double softmax_scale(const struct oct_model *m)
 
 /* One projection whose output is split in two along the head dimension: as a whole, then cut; or
  * (use_sliced_mla_proj) as two dots over slices of the one kernel. */
-static void split_projection(struct oct_model *m, const char *name, oct_tensor x,
-                             struct oct_dim in, struct oct_dim heads, int64_t first, int64_t second,
-                             bool sliced, oct_tensor *a, oct_tensor *b)
+static void split_projection(struct oct_model *m, const char *name, oct_tensor x, struct oct_dim in,
+                             struct oct_dim heads, int64_t first, int64_t second, bool sliced,
+                             oct_tensor *a, oct_tensor *b)
 {
     uint32_t outer = oct_enter(&m->b, name);
-    oct_tensor kernel = oct_parameter(
-        &m->b, "kernel", 3, (struct oct_dim[]){in, heads, OCT_DIM(first + second, kv)});
+    oct_tensor kernel = oct_parameter(&m->b, "kernel", 3,
+                                      (struct oct_dim[]){in, heads, OCT_DIM(first + second, kv)});
 
     if (sliced) {
         *a = oct_dense(&m->b, x, oct_slice(&m->b, kernel, 2, 0, first), 1);
@@ -85,8 +85,8 @@ static oct_tensor rotate_front(struct oct_model *m, oct_tensor x, int64_t rope_d
     return oct_concat(&m->b, front, oct_slice(&m->b, x, 3, rope_dim, depth - rope_dim));
 }
 
-/* attention_mla.Indexer: which keys each query sees. With no more keys than top-k it sees all: only the
- * two projections run. Returns the mask, or 0 for all. */
+/* attention_mla.Indexer: which keys each query sees. With no more keys than top-k it sees all: only
+ * the two projections run. Returns the mask, or 0 for all. */
 static oct_tensor indexer(struct oct_model *m, oct_tensor x, oct_tensor low_rank)
 {
     int64_t n = oct_int(m, indexer_n_heads), depth = oct_int(m, indexer_head_dim);
@@ -143,9 +143,8 @@ static oct_tensor indexer(struct oct_model *m, oct_tensor x, oct_tensor low_rank
 
 oct_tensor oct_mla(struct oct_model *m, oct_tensor x)
 {
-    struct oct_attention a = {.name = "self_attention",
-                              .query_scale = 1,
-                              .soft_cap = oct_float(m, attn_logits_soft_cap)};
+    struct oct_attention a = {
+        .name = "self_attention", .query_scale = 1, .soft_cap = oct_float(m, attn_logits_soft_cap)};
     struct oct_dim out[] = {OCT_DIM(m->dims->num_query_heads, heads),
                             OCT_DIM(oct_int(m, v_head_dim), kv), OCT_DIM(m->dims->emb_dim, embed)};
     uint32_t outer = oct_enter(&m->b, a.name);

@@ -1,4 +1,5 @@
-/* From a config to the graph of one training step's forward pass: embedding, decoder, head, MTP, losses. */
+/* From a config to the graph of one training step's forward pass: embedding, decoder, head, MTP,
+ * losses. */
 #include <string.h>
 
 #include "models/model.h"
@@ -17,9 +18,9 @@ static void refuse_what_is_unknown(struct oct_model *m)
                          "layer 'engram' is unknown (its table sizes come from a tokenizer's "
                          "vocabulary); engram_layers=[] leaves it out");
     if (oct_bool(m, use_multimodal) || oct_bool(m, use_audio))
-        oct_builder_fail(&m->b, OCTET_UNIMPLEMENTED,
-                         oct_bool(m, use_audio) ? "use_audio" : "use_multimodal",
-                         "the vision and audio encoders are unknown; only the text decoder is traced");
+        oct_builder_fail(
+            &m->b, OCTET_UNIMPLEMENTED, oct_bool(m, use_audio) ? "use_audio" : "use_multimodal",
+            "the vision and audio encoders are unknown; only the text decoder is traced");
     if (oct_bool(m, use_batch_split_schedule))
         oct_builder_fail(&m->b, OCTET_UNIMPLEMENTED, "use_batch_split_schedule",
                          "the batch-split layer is unknown; use_batch_split_schedule=false traces "
@@ -55,8 +56,8 @@ static void begin(struct oct_model *m, const octet_context *context, octet_arena
     *m = (struct oct_model){.config = config, .dims = oct_config_dims(config)};
     oct_builder_begin(&m->b, context, arena, cancel, err);
     m->batch = options && options->batch_size ? options->batch_size : m->dims->global_batch_size;
-    m->length = options && options->sequence_length ? options->sequence_length
-                                                    : m->dims->max_target_length;
+    m->length =
+        options && options->sequence_length ? options->sequence_length : m->dims->max_target_length;
     m->dtype = m->b.dtype = dtype_of(m, OCT_KEY_dtype);
     m->weight_dtype = m->b.weight_dtype = dtype_of(m, OCT_KEY_weight_dtype);
     m->b.graph.batch_size = m->batch;
@@ -99,10 +100,10 @@ static oct_tensor loss_ratio(struct oct_model *m, oct_tensor sum, oct_tensor wei
 static oct_tensor main_loss(struct oct_model *m, oct_tensor hidden)
 {
     oct_tensor logits = oct_output_head(m, hidden), weights;
-    oct_tensor sum = oct_add_node(
-        &m->b, OCT_OP_cross_entropy, OCTET_LOOKUP_NONE,
-        (union oct_attributes){.factor = (float)oct_float(m, z_loss_multiplier)}, 3,
-        (oct_tensor[]){logits, m->targets, m->target_mask}, &weights);
+    oct_tensor sum =
+        oct_add_node(&m->b, OCT_OP_cross_entropy, OCTET_LOOKUP_NONE,
+                     (union oct_attributes){.factor = (float)oct_float(m, z_loss_multiplier)}, 3,
+                     (oct_tensor[]){logits, m->targets, m->target_mask}, &weights);
 
     return loss_ratio(m, sum, weights);
 }

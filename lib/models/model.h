@@ -1,8 +1,8 @@
 /* A model under construction: the config at hand, the builder, and the layers that models share.
  *
  * For: the files of lib/models; octet_graph_build is their only door.
- * Module names, order of calls and shapes are MaxText's (22 August 2026, NNX), since the trace must be
- * its very lines; each function names the class it stands for. */
+ * Module names, order of calls and shapes are MaxText's (22 August 2026, NNX), since the trace must
+ * be its very lines; each function names the class it stands for. */
 #ifndef OCTET_MODELS_MODEL_H
 #define OCTET_MODELS_MODEL_H
 
@@ -16,11 +16,11 @@ struct oct_model {
     int64_t batch, length;
     enum octet_dtype dtype, weight_dtype; /* of compute, of parameters */
     oct_tensor tokens, targets, target_mask;
-    oct_tensor embedding;             /* [V, E] */
-    oct_tensor final_norm, head;      /* made by the first output head, used again by MTP's */
-    bool embedded, headed;            /* has run once: JAX has cached the trace of its jnp.dot */
-    oct_tensor load_balance;          /* sum so far; 0: none */
-    struct oct_family_layer *family;  /* see decoder.c */
+    oct_tensor embedding;            /* [V, E] */
+    oct_tensor final_norm, head;     /* made by the first output head, used again by MTP's */
+    bool embedded, headed;           /* has run once: JAX has cached the trace of its jnp.dot */
+    oct_tensor load_balance;         /* sum so far; 0: none */
+    struct oct_family_layer *family; /* see decoder.c */
 };
 
 /* Shorthand for config values. */
@@ -32,7 +32,8 @@ struct oct_model {
 /* Does the model's name start with `prefix`? MaxText keys some behaviour on it. */
 bool oct_named(const struct oct_model *m, const char *prefix);
 
-/* normalizations.RMSNorm in the current module's child `name`; scaled = false: no weight, no einsum. */
+/* normalizations.RMSNorm in the current module's child `name`; scaled = false: no weight, no
+ * einsum. */
 oct_tensor oct_norm_layer(struct oct_model *m, const char *name, oct_tensor x, double epsilon,
                           bool scaled);
 /* The same with the config's normalization_layer_epsilon. */
@@ -74,8 +75,8 @@ oct_tensor oct_routed_moe(struct oct_model *m, const char *name, oct_tensor x, i
 /* moe.RoutedAndSharedMoE "DeepSeekMoeBlock_0". */
 oct_tensor oct_routed_and_shared_moe(struct oct_model *m, oct_tensor x);
 
-/* mhc.ManifoldConstrainedHyperConnections `name` around one branch: begin gives the branch's input [B,S,E]
- * of streams [B,S,K,E], end mixes its output back in. */
+/* mhc.ManifoldConstrainedHyperConnections `name` around one branch: begin gives the branch's input
+ * [B,S,E] of streams [B,S,K,E], end mixes its output back in. */
 struct oct_streams {
     uint32_t outer; /* module to go back to */
     oct_tensor streams, post, residual;

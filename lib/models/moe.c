@@ -1,8 +1,9 @@
-/* Mixture of experts: moe.RoutedMoE in its three implementations, and DeepSeek's with shared experts.
+/* Mixture of experts: moe.RoutedMoE in its three implementations, and DeepSeek's with shared
+ * experts.
  *
- * sparse_matmul with megablox: rows sorted by expert, grouped matmul, which asks for a rule by name (gmm);
- * sparse_matmul without: the same with lax.ragged_dot; dense: einsums of every expert with every token, or,
- * with a capacity factor, of the tokens that fit. */
+ * sparse_matmul with megablox: rows sorted by expert, grouped matmul, which asks for a rule by name
+ * (gmm); sparse_matmul without: the same with lax.ragged_dot; dense: einsums of every expert with
+ * every token, or, with a capacity factor, of the tokens that fit. */
 #include <math.h>
 
 #include "models/model.h"
@@ -13,11 +14,12 @@ struct route {
 };
 
 struct experts {
-    oct_tensor wi_0, wi_1, wo;                /* [n,E,F], [n,E,F], [n,F,E]; wi_0 also holds both when fused */
+    oct_tensor wi_0, wi_1, wo; /* [n,E,F], [n,E,F], [n,F,E]; wi_0 also holds both when fused */
     oct_tensor wi_0_bias, wi_1_bias, wo_bias; /* [n,F], [n,F], [n,E]; 0: none */
 };
 
-/* GateLogit: scores; a bias steers the choice only, the weights are the unbiased scores (DeepSeek 3). */
+/* GateLogit: scores; a bias steers the choice only, the weights are the unbiased scores (DeepSeek
+ * 3). */
 static struct route route_of(struct oct_model *m, oct_tensor x)
 {
     int64_t n = oct_int(m, num_experts), k = oct_int(m, num_experts_per_tok);
@@ -42,14 +44,15 @@ static struct route route_of(struct oct_model *m, oct_tensor x)
     struct route r = {.logits = scores};
     union oct_attributes attributes = {
         .top_k = {.k = (int32_t)k,
-                  .groups = (int32_t)(deepseek3 ? fmax(0, (double)oct_int(m, n_routing_groups)) : 0),
+                  .groups =
+                      (int32_t)(deepseek3 ? fmax(0, (double)oct_int(m, n_routing_groups)) : 0),
                   .groups_kept = (int32_t)oct_int(m, topk_routing_group),
                   .softmax_weights = !deepseek,
                   .normalize = deepseek ? oct_is(m, routed_score_func, "sigmoid")
                                         : oct_bool(m, norm_topk_prob),
                   .scaling = deepseek ? (float)oct_float(m, routed_scaling_factor) : 1}};
-    r.weights = oct_add_node(&m->b, OCT_OP_top_k, OCTET_LOOKUP_NONE, attributes,
-                             deepseek3 ? 2 : 1, (oct_tensor[]){scores, unbiased}, &r.indices);
+    r.weights = oct_add_node(&m->b, OCT_OP_top_k, OCTET_LOOKUP_NONE, attributes, deepseek3 ? 2 : 1,
+                             (oct_tensor[]){scores, unbiased}, &r.indices);
     return r;
 }
 
@@ -57,10 +60,10 @@ static void add_load_balance(struct oct_model *m, const struct route *r)
 {
     if (!(oct_float(m, load_balance_loss_weight) > 0))
         return;
-    oct_tensor loss = oct_add_node(&m->b, OCT_OP_load_balance_loss, OCTET_LOOKUP_NONE,
-                                   (union oct_attributes){
-                                       .factor = (float)oct_float(m, load_balance_loss_weight)},
-                                   2, (oct_tensor[]){r->logits, r->indices}, NULL);
+    oct_tensor loss = oct_add_node(
+        &m->b, OCT_OP_load_balance_loss, OCTET_LOOKUP_NONE,
+        (union oct_attributes){.factor = (float)oct_float(m, load_balance_loss_weight)}, 2,
+        (oct_tensor[]){r->logits, r->indices}, NULL);
     /* Inside a scanned segment the sum over its turns is the segment's business (its repeat). */
     m->load_balance = m->load_balance ? oct_plus(&m->b, m->load_balance, loss) : loss;
 }
@@ -72,8 +75,7 @@ static struct experts experts_of(struct oct_model *m, int64_t mlp_dim)
     struct experts x = {0};
 
     if (oct_bool(m, prefuse_moe_weights)) {
-        x.wi_0 = oct_parameter(&m->b, "wi", 3,
-                               (struct oct_dim[]){n, e, OCT_DIM(2 * mlp_dim, mlp)});
+        x.wi_0 = oct_parameter(&m->b, "wi", 3, (struct oct_dim[]){n, e, OCT_DIM(2 * mlp_dim, mlp)});
     } else {
         x.wi_0 = oct_parameter(&m->b, "wi_0", 3, (struct oct_dim[]){n, e, f});
         x.wi_1 = oct_parameter(&m->b, "wi_1", 3, (struct oct_dim[]){n, e, f});
@@ -113,9 +115,9 @@ static oct_tensor biased(struct oct_model *m, oct_tensor rows, oct_tensor bias, 
 {
     if (!bias)
         return rows;
-    oct_tensor by_row = oct_add_node(&m->b, OCT_OP_expert_bias, OCTET_LOOKUP_NONE,
-                                     (union oct_attributes){.k = 0}, 2,
-                                     (oct_tensor[]){bias, indices}, NULL);
+    oct_tensor by_row =
+        oct_add_node(&m->b, OCT_OP_expert_bias, OCTET_LOOKUP_NONE, (union oct_attributes){.k = 0},
+                     2, (oct_tensor[]){bias, indices}, NULL);
     return oct_plus(&m->b, rows, by_row);
 }
 
@@ -140,8 +142,8 @@ static oct_tensor sparse(struct oct_model *m, oct_tensor x, const struct route *
     }
     oct_tensor y = oct_grouped_matmul(&m->b, lookup, gated(m, gate, up), w->wo, sizes);
     y = biased(m, y, w->wo_bias, r->indices);
-    y = oct_add_node(&m->b, OCT_OP_undispatch, OCTET_LOOKUP_NONE, (union oct_attributes){.k = 0},
-                     2, (oct_tensor[]){y, r->indices}, NULL);
+    y = oct_add_node(&m->b, OCT_OP_undispatch, OCTET_LOOKUP_NONE, (union oct_attributes){.k = 0}, 2,
+                     (oct_tensor[]){y, r->indices}, NULL);
     oct_tensor weights =
         oct_reshape(&m->b, r->weights, 2,
                     (struct oct_dim[]){OCT_DIM(m->batch * m->length, tokens),
@@ -222,8 +224,7 @@ static oct_tensor dense(struct oct_model *m, oct_tensor x, const struct route *r
         rows = through_experts(m, rows, w, "EBCM,EMH -> EBCH", "EBCH,EHM -> EBCM", true, mlp_dim);
         return oct_einsum(&m->b, "EBCM,BSEC -> BSM", rows, combine);
     }
-    oct_tensor y =
-        through_experts(m, x, w, "BSM,EMH -> BSEH", "BSEH,EHM -> BSEM", false, mlp_dim);
+    oct_tensor y = through_experts(m, x, w, "BSM,EMH -> BSEH", "BSEH,EHM -> BSEM", false, mlp_dim);
     if (oct_bool(m, float32_weight_sum)) {
         y = oct_cast(&m->b, y, OCTET_DTYPE_F32);
         weights = oct_cast(&m->b, weights, OCTET_DTYPE_F32);
@@ -238,8 +239,8 @@ oct_tensor oct_routed_moe(struct oct_model *m, const char *name, oct_tensor x, i
     struct experts w = experts_of(m, mlp_dim);
 
     add_load_balance(m, &r);
-    oct_tensor y = oct_bool(m, sparse_matmul) ? sparse(m, x, &r, &w, mlp_dim)
-                                              : dense(m, x, &r, &w, mlp_dim);
+    oct_tensor y =
+        oct_bool(m, sparse_matmul) ? sparse(m, x, &r, &w, mlp_dim) : dense(m, x, &r, &w, mlp_dim);
     oct_leave(&m->b, outer);
     return oct_cast(&m->b, y, m->dtype);
 }

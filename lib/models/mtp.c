@@ -1,6 +1,6 @@
-/* Multi-token prediction (multi_token_prediction.MultiTokenPredictionBlock): layer k sees the hidden
- * state of layer k-1 (the main model's for k = 1) and the embedding of the token k places ahead, and
- * predicts the one after it through the main model's own head. */
+/* Multi-token prediction (multi_token_prediction.MultiTokenPredictionBlock): layer k sees the
+ * hidden state of layer k-1 (the main model's for k = 1) and the embedding of the token k places
+ * ahead, and predicts the one after it through the main model's own head. */
 #include "models/model.h"
 
 /* segment_ids 0: over document boundaries too. */
@@ -30,8 +30,7 @@ static oct_tensor layer(struct oct_model *m, int64_t k, oct_tensor hidden, oct_t
     }
     struct oct_dim dims[] = {OCT_DIM(2 * m->dims->emb_dim, concat_embed),
                              OCT_DIM(m->dims->emb_dim, embed)};
-    oct_tensor x =
-        oct_dense_layer(m, projection, oct_concat(&m->b, a, b), 1, 1, dims, false);
+    oct_tensor x = oct_dense_layer(m, projection, oct_concat(&m->b, a, b), 1, 1, dims, false);
     uint32_t here = oct_enter(&m->b, transformer);
     x = oct_mtp_transformer_layer(m, x);
     oct_leave(&m->b, here);

@@ -1,8 +1,8 @@
 /* Plans kept for the next request with the same config, rules and batch.
  *
- * Decision: a plan is built outside the lock; two requests that miss at the same moment both build it and
- * the second copy is not kept. The list is short (a plan of a big model is about a megabyte), so it is
- * searched from front to back, most recently used first. */
+ * Decision: a plan is built outside the lock; two requests that miss at the same moment both build
+ * it and the second copy is not kept. The list is short (a plan of a big model is about a
+ * megabyte), so it is searched from front to back, most recently used first. */
 #include <stdlib.h>
 #include <string.h>
 

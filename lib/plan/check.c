@@ -49,10 +49,11 @@ static void check_unused_rules(struct oct_findings *f)
             octet_rules_get(octet_plan_rules(f->plan), (size_t)unused[i]);
         char subject[32];
         snprintf(subject, sizeof subject, "rules[%d]", unused[i]);
-        oct_find(f, OCTET_ERROR, "unused-rule", subject,
-                 "compare module_path and op_names with the modules that `octet trace --table` lists; "
-                 "an earlier rule may take them all",
-                 "rule %d ('%s') takes no op", unused[i], rule->module_path);
+        oct_find(
+            f, OCTET_ERROR, "unused-rule", subject,
+            "compare module_path and op_names with the modules that `octet trace --table` lists; "
+            "an earlier rule may take them all",
+            "rule %d ('%s') takes no op", unused[i], rule->module_path);
     }
 }
 
@@ -61,8 +62,8 @@ static bool quantized(const struct oct_findings *f, const struct octet_intercept
     return oct_rule_quantizes(octet_plan_rules(f->plan), line->rule);
 }
 
-/* A product of two activations (attention's) or with a norm's weight is no matmul that a user means when
- * naming a module whose weights are to be quantized. */
+/* A product of two activations (attention's) or with a norm's weight is no matmul that a user means
+ * when naming a module whose weights are to be quantized. */
 static bool is_weight_matmul(const struct octet_interception *line)
 {
     return line->weight_bytes > 0 && strcmp(line->equation, "...k,k->...k") != 0;
@@ -83,7 +84,8 @@ static void check_required(struct oct_findings *f, const octet_pattern *pattern,
             oct_find(f, OCTET_ERROR, "required-unquantized", line->module,
                      "add a rule whose module_path matches it, or correct --require",
                      "op %s of '%s' must be quantized (required by '%s') and is not (rule %s)",
-                     line->op, line->module, text, line->rule < 0 ? "None" : "without weight_qtype");
+                     line->op, line->module, text,
+                     line->rule < 0 ? "None" : "without weight_qtype");
     }
     if (!matched)
         oct_find(f, OCTET_ERROR, "required-missing", text,
@@ -110,9 +112,9 @@ static void check_forbidden(struct oct_findings *f, const octet_pattern *pattern
 }
 
 /* which: "require" or "forbid", for the field's name. */
-static void check_patterns(struct oct_findings *f, const char *which, const char *const *patterns,
-                           size_t count,
-                           void (*check)(struct oct_findings *, const octet_pattern *, const char *))
+static void
+check_patterns(struct oct_findings *f, const char *which, const char *const *patterns, size_t count,
+               void (*check)(struct oct_findings *, const octet_pattern *, const char *))
 {
     for (size_t i = 0; i < count && f->status == OCTET_OK; i++) {
         octet_pattern *pattern;
@@ -158,8 +160,9 @@ static void check_plan_error(struct oct_findings *f, const struct octet_error *e
                  error->field, "", "no trace can be made: %s", error->text);
 }
 
-enum octet_status octet_check(octet_context *context, octet_arena *arena, const octet_config *config,
-                              const octet_plan *plan, const struct octet_error *plan_error,
+enum octet_status octet_check(octet_context *context, octet_arena *arena,
+                              const octet_config *config, const octet_plan *plan,
+                              const struct octet_error *plan_error,
                               const struct octet_check_options *options,
                               const struct octet_finding **out, size_t *count,
                               struct octet_error *err)

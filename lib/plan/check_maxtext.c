@@ -1,5 +1,5 @@
-/* What MaxText itself would refuse, or crash on while it builds the model, though the config reads well.
- * Source: MaxText of 22 August 2026, run on these configs; the quoted errors are its own. */
+/* What MaxText itself would refuse, or crash on while it builds the model, though the config reads
+ * well. Source: MaxText of 22 August 2026, run on these configs; the quoted errors are its own. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,23 +26,26 @@ static void check_flavour(struct oct_findings *f)
 
     if (!nnx && !pure && !decoder) {
         if (oct_find_int(f, mtp_num_layers) > 0)
-            oct_find(f, OCTET_ERROR, "linen-mtp", "pure_nnx_decoder", way_out,
-                     "under Linen all of MTP is one scope, 'mtp_block', which 'mtp_block/.*' does not "
-                     "match: no rule reaches the MTP block, whatever quantize_mtp says");
+            oct_find(
+                f, OCTET_ERROR, "linen-mtp", "pure_nnx_decoder", way_out,
+                "under Linen all of MTP is one scope, 'mtp_block', which 'mtp_block/.*' does not "
+                "match: no rule reaches the MTP block, whatever quantize_mtp says");
         return;
     }
     if (pure && !decoder && qwix)
-        oct_find(f, OCTET_ERROR, "maxtext-refuses", "pure_nnx_decoder", way_out,
-                 "MaxText refuses pure_nnx=true with pure_nnx_decoder=false and Qwix: a bridged Linen "
-                 "decoder is invisible to Qwix");
+        oct_find(
+            f, OCTET_ERROR, "maxtext-refuses", "pure_nnx_decoder", way_out,
+            "MaxText refuses pure_nnx=true with pure_nnx_decoder=false and Qwix: a bridged Linen "
+            "decoder is invisible to Qwix");
     else if (!pure && decoder && qwix)
         oct_find(f, OCTET_ERROR, "maxtext-crashes", "pure_nnx", way_out,
                  "MaxText ends with 'ValueError: Model inputs must be provided for nnx models.' on "
                  "pure_nnx=false with pure_nnx_decoder=true and Qwix");
     else if (!pure && !decoder && oct_find_int(f, mtp_num_layers) > 0)
-        oct_find(f, OCTET_ERROR, "maxtext-crashes", "pure_nnx", way_out,
-                 "MaxText ends with \"AttributeError: 'ToNNX' object has no attribute 'model_mode'\" "
-                 "in the MTP block on pure_nnx=false and pure_nnx_decoder=false");
+        oct_find(
+            f, OCTET_ERROR, "maxtext-crashes", "pure_nnx", way_out,
+            "MaxText ends with \"AttributeError: 'ToNNX' object has no attribute 'model_mode'\" "
+            "in the MTP block on pure_nnx=false and pure_nnx_decoder=false");
 }
 
 /* ---- multi-token prediction ---- */
@@ -56,17 +59,19 @@ static void check_mtp(struct oct_findings *f)
     if (oct_find_int(f, mtp_num_layers) <= 0)
         return;
     if (decoder_is_one_of(f, need_quant))
-        oct_find(f, OCTET_ERROR, "maxtext-crashes", "mtp_num_layers",
-                 "set mtp_num_layers=0 for this model",
-                 "MaxText ends with a TypeError (__init__() missing 1 required positional argument: "
-                 "'quant'): its MTP block builds the %s layer without one",
-                 block);
+        oct_find(
+            f, OCTET_ERROR, "maxtext-crashes", "mtp_num_layers",
+            "set mtp_num_layers=0 for this model",
+            "MaxText ends with a TypeError (__init__() missing 1 required positional argument: "
+            "'quant'): its MTP block builds the %s layer without one",
+            block);
     if (decoder_is_one_of(f, need_type) && !oct_find_bool(f, scan_layers))
-        oct_find(f, OCTET_ERROR, "maxtext-crashes", "mtp_num_layers",
-                 "set scan_layers=true, or mtp_num_layers=0",
-                 "MaxText ends with a TypeError (__init__() missing 1 required positional argument: "
-                 "'attention_type'): its MTP block builds the unscanned %s layer without one",
-                 block);
+        oct_find(
+            f, OCTET_ERROR, "maxtext-crashes", "mtp_num_layers",
+            "set scan_layers=true, or mtp_num_layers=0",
+            "MaxText ends with a TypeError (__init__() missing 1 required positional argument: "
+            "'attention_type'): its MTP block builds the unscanned %s layer without one",
+            block);
 }
 
 /* ---- stacks ---- */
@@ -79,21 +84,23 @@ static void check_stack(struct oct_findings *f)
 
     if (oct_find_is(f, decoder_block, "deepseek")) {
         if (oct_find_bool(f, scan_layers) && dense > d->num_decoder_layers)
-            oct_find(f, OCTET_ERROR, "maxtext-crashes", "first_num_dense_layers",
-                     "lower first_num_dense_layers or raise base_num_decoder_layers",
-                     "MaxText ends with a TypeError (broadcast_in_dim shape must have every element be "
-                     "nonnegative): %" PRId64 " dense layers of %" PRId64 " in all",
-                     dense, d->num_decoder_layers);
+            oct_find(
+                f, OCTET_ERROR, "maxtext-crashes", "first_num_dense_layers",
+                "lower first_num_dense_layers or raise base_num_decoder_layers",
+                "MaxText ends with a TypeError (broadcast_in_dim shape must have every element be "
+                "nonnegative): %" PRId64 " dense layers of %" PRId64 " in all",
+                dense, d->num_decoder_layers);
         return;
     }
     if (!oct_find_bool(f, scan_layers) || cycle < 2)
         return;
     if (d->num_decoder_layers < cycle)
-        oct_find(f, OCTET_ERROR, "maxtext-crashes", "base_num_decoder_layers",
-                 "set scan_layers=false, or as many layers as a cycle has",
-                 "MaxText ends with \"AttributeError: 'NNXDecoder' object has no attribute 'layers'\": "
-                 "%" PRId64 " layers are less than one cycle of %" PRId64,
-                 d->num_decoder_layers, cycle);
+        oct_find(
+            f, OCTET_ERROR, "maxtext-crashes", "base_num_decoder_layers",
+            "set scan_layers=false, or as many layers as a cycle has",
+            "MaxText ends with \"AttributeError: 'NNXDecoder' object has no attribute 'layers'\": "
+            "%" PRId64 " layers are less than one cycle of %" PRId64,
+            d->num_decoder_layers, cycle);
     else if (d->num_decoder_layers % cycle)
         oct_find(f, OCTET_WARNING, "layers-dropped", "base_num_decoder_layers",
                  "choose a multiple of inhomogeneous_layer_cycle_interval, or scan_layers=false",
@@ -147,8 +154,8 @@ static void check_row_tile(struct oct_findings *f, enum oct_key key)
         return;
     snprintf(remedy, sizeof remedy, "set %s=%" PRId64, oct_key_name(key), rows);
     oct_find(f, OCTET_WARNING, "maxtext-tile-size", oct_key_name(key), remedy,
-             "MaxText pads rows to wi_tile_fwd_batch_seq=%" PRId64 "; a scale per row then needs that %s=%"
-             PRId64 " divides the padded rows",
+             "MaxText pads rows to wi_tile_fwd_batch_seq=%" PRId64
+             "; a scale per row then needs that %s=%" PRId64 " divides the padded rows",
              rows, oct_key_name(key), tile);
 }
 
@@ -186,10 +193,10 @@ static void check_model(struct oct_findings *f)
                  "MaxText has a config file of this name but refuses model_name=llama3-405b");
     if (oct_config_ints(f->config, OCT_KEY_engram_layers, &engram) &&
         (oct_find_is(f, hf_access_token, "") || oct_find_is(f, tokenizer_path, "")))
-        oct_find(f, OCTET_ERROR, "maxtext-refuses", "engram_layers",
-                 "set both, or engram_layers=[]",
-                 "MaxText refuses engram_layers without hf_access_token and tokenizer_path: it loads "
-                 "the tokenizer to size its tables");
+        oct_find(
+            f, OCTET_ERROR, "maxtext-refuses", "engram_layers", "set both, or engram_layers=[]",
+            "MaxText refuses engram_layers without hf_access_token and tokenizer_path: it loads "
+            "the tokenizer to size its tables");
     if (oct_find_is(f, attention_type, "mla") && oct_find_bool(f, fused_qkv))
         oct_find(f, OCTET_ERROR, "maxtext-crashes", "fused_qkv", "set fused_qkv=false",
                  "MaxText ends with 'AssertionError: Fused QKV is not supported for MLA'");

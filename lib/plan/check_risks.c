@@ -16,7 +16,8 @@ static bool starts_with(const char *text, const char *start)
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-/* What the lines say about one question: how many there are, how many are quantized, which comes first. */
+/* What the lines say about one question: how many there are, how many are quantized, which comes
+ * first. */
 struct tally {
     size_t lines, quantized;
     const struct octet_interception *first;
@@ -80,18 +81,20 @@ static void check_gate(struct oct_findings *f)
     struct tally gates = tally_of(f, is_gate), indexer = tally_of(f, is_indexer_weights);
 
     if (gates.quantized)
-        oct_find(f, OCTET_WARNING, "router-quantized", gates.first->module,
-                 "put a rule with module_path '.*/gate' and no weight_qtype before the others",
-                 "%zu router gates are quantized (rule %d): small errors in their scores send tokens to "
-                 "other experts",
-                 gates.quantized, gates.first->rule);
+        oct_find(
+            f, OCTET_WARNING, "router-quantized", gates.first->module,
+            "put a rule with module_path '.*/gate' and no weight_qtype before the others",
+            "%zu router gates are quantized (rule %d): small errors in their scores send tokens to "
+            "other experts",
+            gates.quantized, gates.first->rule);
     if (indexer.quantized)
-        oct_find(f, OCTET_WARNING, "indexer-quantized", indexer.first->module,
-                 "put a rule with module_path '.*/indexer/weights_proj' and no weight_qtype before the "
-                 "others",
-                 "%zu indexer head weights are quantized (rule %d) although the model computes them in "
-                 "float32 for stability",
-                 indexer.quantized, indexer.first->rule);
+        oct_find(
+            f, OCTET_WARNING, "indexer-quantized", indexer.first->module,
+            "put a rule with module_path '.*/indexer/weights_proj' and no weight_qtype before the "
+            "others",
+            "%zu indexer head weights are quantized (rule %d) although the model computes them in "
+            "float32 for stability",
+            indexer.quantized, indexer.first->rule);
 }
 
 static void check_mtp(struct oct_findings *f)
@@ -113,15 +116,17 @@ static void check_experts(struct oct_findings *f)
     if (!experts.lines || experts.quantized || !decoder.quantized)
         return;
     if (!oct_find_bool(f, sparse_matmul))
-        oct_find(f, OCTET_WARNING, "experts-unquantized", experts.first->module,
-                 "set sparse_matmul=true, so that experts run as a grouped matmul",
-                 "the experts stay unquantized: with sparse_matmul=false they run as einsums, which no "
-                 "rule takes");
+        oct_find(
+            f, OCTET_WARNING, "experts-unquantized", experts.first->module,
+            "set sparse_matmul=true, so that experts run as a grouped matmul",
+            "the experts stay unquantized: with sparse_matmul=false they run as einsums, which no "
+            "rule takes");
     else
-        oct_find(f, OCTET_WARNING, "experts-unquantized", experts.first->module,
-                 "quantization=fp8_full covers experts; or add gmm and ragged_dot to a rule's op_names",
-                 "the experts stay unquantized: no rule takes op %s",
-                 octet_lookup_name(experts.first->kind));
+        oct_find(
+            f, OCTET_WARNING, "experts-unquantized", experts.first->module,
+            "quantization=fp8_full covers experts; or add gmm and ragged_dot to a rule's op_names",
+            "the experts stay unquantized: no rule takes op %s",
+            octet_lookup_name(experts.first->kind));
 }
 
 static bool is_absmax(const char *method)

@@ -3,8 +3,8 @@
 
 #include "plan/plan_private.h"
 
-/* An index of a plan's lines by (module, op). Lines that share both (matmuls that nothing looks up) are
- * told apart by how many of the same came before. */
+/* An index of a plan's lines by (module, op). Lines that share both (matmuls that nothing looks up)
+ * are told apart by how many of the same came before. */
 struct line_index {
     const octet_plan *plan;
     uint32_t *slots; /* line + 1 */

@@ -4,8 +4,8 @@
 
 #include "plan/plan_private.h"
 
-/* "decoder/moe_layers_12/self_attention/wq_b" -> "decoder/moe_layers": the part of a path that a reader
- * thinks of as one block; scanned and unrolled models have the same ones. */
+/* "decoder/moe_layers_12/self_attention/wq_b" -> "decoder/moe_layers": the part of a path that a
+ * reader thinks of as one block; scanned and unrolled models have the same ones. */
 static size_t block_length(const char *path)
 {
     const char *second = strchr(path, '/');
@@ -22,8 +22,9 @@ static size_t block_length(const char *path)
     return !mtp && digits < length && path[digits - 1] == '_' ? digits - 1 : length;
 }
 
-/* The block of a parameter or module; its row is made when it is new. NULL: no memory. The list is as
- * short as a model has kinds of layers, so it is searched from the end, where the last hit was. */
+/* The block of a parameter or module; its row is made when it is new. NULL: no memory. The list is
+ * as short as a model has kinds of layers, so it is searched from the end, where the last hit was.
+ */
 static struct octet_coverage *block_of(struct octet_plan *plan, const char *path, size_t *capacity)
 {
     size_t length = block_length(path);
@@ -100,8 +101,7 @@ static enum octet_status cover(struct octet_plan *plan, const bool *quantized,
         if (!block)
             return octet_arena_exhausted(plan->arena, err);
         add(&block->flops_total, line->flops);
-        add(&block->flops_quantized,
-            oct_rule_quantizes(plan->rules, line->rule) ? line->flops : 0);
+        add(&block->flops_quantized, oct_rule_quantizes(plan->rules, line->rule) ? line->flops : 0);
     }
     struct octet_coverage *total = &plan->coverage[0];
     for (size_t i = 1; i < plan->coverage_count; i++) {

@@ -20,8 +20,8 @@ struct oct_findings {
 void oct_find(struct oct_findings *f, enum octet_severity severity, const char *id,
               const char *subject, const char *remedy, const char *format, ...) OCTET_PRINTF(6, 7);
 
-/* What MaxText refuses or crashes on although Octet can trace it (check_maxtext.c), and what experts know
- * to be risky (check_risks.c). */
+/* What MaxText refuses or crashes on although Octet can trace it (check_maxtext.c), and what
+ * experts know to be risky (check_risks.c). */
 void oct_check_maxtext(struct oct_findings *f);
 void oct_check_risks(struct oct_findings *f);
 

@@ -1,7 +1,7 @@
 /* From a graph and rules to the plan: the walk that asks, node by node, which rule takes it.
  *
- * Decision: op ids are counted here as Qwix counts them (per module and op name, with and without a rule,
- * from zero in each evaluation), so the walk over the graph is the trace. */
+ * Decision: op ids are counted here as Qwix counts them (per module and op name, with and without a
+ * rule, from zero in each evaluation), so the walk over the graph is the trace. */
 #include "octet/plan.h"
 
 #include <stdio.h>
@@ -13,8 +13,8 @@
 
 enum { NODES_BETWEEN_POLLS = 256 };
 
-/* State of one walk. counters: [module_count][OCTET_LOOKUP_COUNT], ops seen so far; first: index + 1 of
- * the module's first interception of that kind. */
+/* State of one walk. counters: [module_count][OCTET_LOOKUP_COUNT], ops seen so far; first: index +
+ * 1 of the module's first interception of that kind. */
 struct walk {
     struct octet_plan *plan;
     const octet_graph *graph;
@@ -85,7 +85,8 @@ static int64_t operand_bytes(const struct walk *w, const struct oct_node *node)
         const struct octet_tensor *operand = &w->graph->tensors[node->inputs[i]];
         if (!oct_plan_weights(w->graph, node->inputs[i], NULL, NULL))
             continue;
-        struct octet_tensor stored = *operand; /* as held: in the parameters' type, not the cast one */
+        struct octet_tensor stored =
+            *operand; /* as held: in the parameters' type, not the cast one */
         const octet_graph *g = w->graph;
         stored.dtype = g->parameter_count ? g->tensors[g->parameters[0]].dtype : operand->dtype;
         stored.layers = node->repeat > 1 ? node->repeat : 0;
@@ -113,8 +114,8 @@ static struct octet_interception *append(struct walk *w)
     return &plan->interceptions[plan->interception_count++];
 }
 
-/* The line that this node's executions are counted under, if an earlier node opened it: further grouped
- * matmuls of a module, and calls whose trace JAX has cached. */
+/* The line that this node's executions are counted under, if an earlier node opened it: further
+ * grouped matmuls of a module, and calls whose trace JAX has cached. */
 static struct octet_interception *shared_line(struct walk *w, const struct oct_node *node)
 {
     enum octet_lookup kind = (enum octet_lookup)node->lookup;
@@ -207,10 +208,8 @@ static enum octet_status visit(struct walk *w, uint32_t index)
     int64_t flops = oct_saturating_multiply(intercepted_flops(w, node), node->repeat);
     line->count = oct_saturating_add(line->count, node->repeat);
     line->flops = oct_saturating_add(line->flops, flops);
-    line->weight_bytes = oct_saturating_add(line->weight_bytes,
-                                            node->lookup == OCTET_LOOKUP_CACHED
-                                                ? 0
-                                                : operand_bytes(w, node));
+    line->weight_bytes = oct_saturating_add(
+        line->weight_bytes, node->lookup == OCTET_LOOKUP_CACHED ? 0 : operand_bytes(w, node));
     w->plan->interception_of[index] = (uint32_t)(line - w->plan->interceptions) + 1;
     return OCTET_OK;
 }
@@ -278,8 +277,8 @@ static enum octet_status plan_build(octet_context *context, const octet_config *
 
     if (!plan)
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
-    enum octet_status status = octet_graph_build(context, plan->arena, config, &options, cancel,
-                                                 &plan->graph, err);
+    enum octet_status status =
+        octet_graph_build(context, plan->arena, config, &options, cancel, &plan->graph, err);
     if (status == OCTET_OK)
         status = walk_graph(plan, key->intercepted, key->gmm, cancel, err);
     if (status == OCTET_OK)
@@ -399,7 +398,8 @@ const struct octet_tensor *octet_plan_parameter(const octet_plan *plan, size_t i
     return octet_graph_parameter(plan->graph, i);
 }
 
-int octet_interception_line(const struct octet_interception *interception, char *buffer, size_t size)
+int octet_interception_line(const struct octet_interception *interception, char *buffer,
+                            size_t size)
 {
     if (interception->rule < 0)
         return snprintf(buffer, size, "[QWIX] module='%s' op=%s rule=None", interception->module,

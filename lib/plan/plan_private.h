@@ -7,8 +7,8 @@
 #include "graph/graph_private.h"
 #include "octet/plan.h"
 
-/* All that a plan holds lives in `arena`, the graph too; only the reference count changes after it was
- * built. */
+/* All that a plan holds lives in `arena`, the graph too; only the reference count changes after it
+ * was built. */
 struct octet_plan {
     atomic_uint references;
     octet_arena *arena;
@@ -28,16 +28,16 @@ struct octet_plan {
 bool oct_rule_quantizes(const octet_rules *rules, int rule);
 
 /* Fills plan->coverage and its totals from graph and interceptions. */
-enum octet_status oct_plan_measure(struct octet_plan *plan, struct octet_error *err)
-    OCTET_MUST_CHECK;
+enum octet_status oct_plan_measure(struct octet_plan *plan,
+                                   struct octet_error *err) OCTET_MUST_CHECK;
 
 /* Calls visit(user, parameter) for each parameter that `tensor` is made from by slices, casts,
  * transpositions, reshapes and concatenation alone. Returns how many there are. */
 int oct_plan_weights(const octet_graph *graph, uint32_t tensor,
                      void (*visit)(void *user, uint32_t parameter), void *user);
 
-/* Plans kept in the context, least recently used first out. find returns a reference or NULL; keep takes
- * a reference of its own and may decline. */
+/* Plans kept in the context, least recently used first out. find returns a reference or NULL; keep
+ * takes a reference of its own and may decline. */
 struct oct_plan_key {
     uint64_t config[2], rules[2];
     int64_t batch_size, sequence_length;

@@ -1,9 +1,10 @@
-/* The unary methods of octet.v1.Octet: one list, read by the server (dispatch), the command line (which
- * runs the same functions in its own process) and the fuzz targets.
+/* The unary methods of octet.v1.Octet: one list, read by the server (dispatch), the command line
+ * (which runs the same functions in its own process) and the fuzz targets.
  *
  * For: request message in, response message out, through liboctet.
  * Not for: transport; nothing here knows of gRPC, threads or queues.
- * Decision: a method is a pure function of request and facts, so "local" and "--server" cannot differ. */
+ * Decision: a method is a pure function of request and facts, so "local" and "--server" cannot
+ * differ. */
 #ifndef OCTET_WIRE_METHODS_H
 #define OCTET_WIRE_METHODS_H
 
@@ -34,7 +35,8 @@ struct octet_call {
 struct octet_method {
     const char *name; /* "Trace"; its path is "/octet.v1.Octet/Trace" */
     const ProtobufCMessageDescriptor *request, *response;
-    /* *response is in the call's arena. Errors carry the wire's field names ("model.overrides[x]"). */
+    /* *response is in the call's arena. Errors carry the wire's field names ("model.overrides[x]").
+     */
     enum octet_status (*run)(const struct octet_call *call, const ProtobufCMessage *request,
                              ProtobufCMessage **response, struct octet_error *err);
 };
@@ -43,10 +45,11 @@ extern const struct octet_method octet_methods[];
 extern const size_t octet_method_count;
 const struct octet_method *octet_method_find(const char *name); /* NULL: no such method */
 
-/* Decodes into the arena. Errors: INVALID_ARGUMENT for malformed bytes, text that is not UTF-8 or holds a
- * NUL (field named); RESOURCE_EXHAUSTED when the arena's budget is too small. */
-enum octet_status octet_wire_decode(const ProtobufCMessageDescriptor *descriptor, octet_arena *arena,
-                                    const uint8_t *bytes, size_t length, ProtobufCMessage **out,
+/* Decodes into the arena. Errors: INVALID_ARGUMENT for malformed bytes, text that is not UTF-8 or
+ * holds a NUL (field named); RESOURCE_EXHAUSTED when the arena's budget is too small. */
+enum octet_status octet_wire_decode(const ProtobufCMessageDescriptor *descriptor,
+                                    octet_arena *arena, const uint8_t *bytes, size_t length,
+                                    ProtobufCMessage **out,
                                     struct octet_error *err) OCTET_MUST_CHECK;
 
 /* proto3 JSON with original field names, fields with default values included, 2 spaces indented.

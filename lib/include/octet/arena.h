@@ -3,9 +3,9 @@
  * For: everything that lives as long as one request, config, graph or plan.
  * Not for: memory shared by threads; an arena has one owner at a time and no lock.
  *
- * Life: 1. A piece lives until octet_arena_reset or _destroy. 2. A failed allocation returns NULL and
- * leaves the arena usable. 3. No allocation takes the arena above its budget: the budget counts the
- * blocks that the arena holds, not only the bytes handed out. */
+ * Life: 1. A piece lives until octet_arena_reset or _destroy. 2. A failed allocation returns NULL
+ * and leaves the arena usable. 3. No allocation takes the arena above its budget: the budget counts
+ * the blocks that the arena holds, not only the bytes handed out. */
 #ifndef OCTET_ARENA_H
 #define OCTET_ARENA_H
 

@@ -21,14 +21,15 @@ struct octet_finding {
 };
 
 struct octet_check_options {
-    const char *const *require; /* each: some module must match, and all matmuls that match be quantized */
+    const char *const
+        *require; /* each: some module must match, and all matmuls that match be quantized */
     size_t require_count;
     const char *const *forbid; /* each: no op of a matching module may be quantized */
     size_t forbid_count;
 };
 
-/* plan may be NULL when it could not be made for a reason that is itself a finding (plan_error then says
- * why). Errors: INVALID_ARGUMENT with field "require[0]" for a bad pattern. */
+/* plan may be NULL when it could not be made for a reason that is itself a finding (plan_error then
+ * says why). Errors: INVALID_ARGUMENT with field "require[0]" for a bad pattern. */
 OCTET_API enum octet_status octet_check(octet_context *context, octet_arena *arena,
                                         const octet_config *config, const octet_plan *plan,
                                         const struct octet_error *plan_error,

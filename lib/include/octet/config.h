@@ -2,8 +2,8 @@
  *
  * For: turning a model name, YAML text, environment and KEY=VALUE settings into checked values.
  * Not for: files; a config is text, and a name is always one of the embedded models, never a path.
- * Order, later wins: defaults, base_config chain of the named model, the named model, base_config chain
- * of the YAML text, the YAML text, environment (M_KEY), overrides.
+ * Order, later wins: defaults, base_config chain of the named model, the named model, base_config
+ * chain of the YAML text, the YAML text, environment (M_KEY), overrides.
  *
  * Life: an octet_config lives in the arena that it was built in and does not change after that. */
 #ifndef OCTET_CONFIG_H
@@ -31,9 +31,9 @@ struct octet_config_input {
     size_t override_count;
 };
 
-/* Errors: INVALID_ARGUMENT with field "overrides[KEY]", "yaml", "yaml[KEY]", "environment[M_KEY]" (an
- * unknown key names the nearest one, a bad value its type and range); NOT_FOUND with field "name" (names
- * the nearest model). */
+/* Errors: INVALID_ARGUMENT with field "overrides[KEY]", "yaml", "yaml[KEY]", "environment[M_KEY]"
+ * (an unknown key names the nearest one, a bad value its type and range); NOT_FOUND with field
+ * "name" (names the nearest model). */
 OCTET_API enum octet_status octet_config_build(const octet_context *context, octet_arena *arena,
                                                const struct octet_config_input *input,
                                                const octet_config **out,

@@ -1,10 +1,10 @@
 /* Graph: a model as one flat list of ops in execution order.
  *
- * For: what is computed, on which shapes, with which parameters. Trace, costs, memory plan, execution
- * and backward are walks over this list.
- * Not for: which rule takes an op (plan), or the numbers (exec).
- * Decision: a scanned stack of layers stands in the list once, as a segment that says how often it runs
- * and which value it carries from one turn to the next; unrolled, the same layers stand one by one.
+ * For: what is computed, on which shapes, with which parameters. Trace, costs, memory plan,
+ * execution and backward are walks over this list. Not for: which rule takes an op (plan), or the
+ * numbers (exec). Decision: a scanned stack of layers stands in the list once, as a segment that
+ * says how often it runs and which value it carries from one turn to the next; unrolled, the same
+ * layers stand one by one.
  *
  * Life: a graph lives in the arena that it was built in and does not change after that. Indices (of
  * nodes, tensors, modules) are valid for that graph only. */
@@ -41,7 +41,7 @@ enum octet_dtype {
 #define OCTET_DTYPE_ENUM(name, text, bits) OCTET_DTYPE_##name,
     OCTET_DTYPES(OCTET_DTYPE_ENUM)
 #undef OCTET_DTYPE_ENUM
-    OCTET_DTYPE_COUNT
+        OCTET_DTYPE_COUNT
 };
 OCTET_API const char *octet_dtype_name(enum octet_dtype dtype); /* "bfloat16" */
 OCTET_API int octet_dtype_bits(enum octet_dtype dtype);
@@ -75,7 +75,7 @@ enum octet_axis {
 #define OCTET_AXIS_ENUM(name, text) OCTET_AXIS_##name,
     OCTET_AXES(OCTET_AXIS_ENUM)
 #undef OCTET_AXIS_ENUM
-    OCTET_AXIS_COUNT
+        OCTET_AXIS_COUNT
 };
 OCTET_API const char *octet_axis_name(enum octet_axis axis);
 
@@ -91,8 +91,9 @@ enum octet_tensor_kind { OCTET_TENSOR_INPUT, OCTET_TENSOR_PARAMETER, OCTET_TENSO
 
 /* name: a parameter's MaxText name ("decoder/moe_layers/self_attention/wq_b/kernel") or an input's
  * ("tokens"); NULL for an activation.
- * shape: what one execution of a node sees. A parameter of a scanned segment has `layers` > 0 slices of
- * it, stacked along axis `stack_axis` of the stored array (octet_parameter_shape gives that shape). */
+ * shape: what one execution of a node sees. A parameter of a scanned segment has `layers` > 0
+ * slices of it, stacked along axis `stack_axis` of the stored array (octet_parameter_shape gives
+ * that shape). */
 struct octet_tensor {
     const char *name;
     struct octet_shape shape;
@@ -112,7 +113,8 @@ enum octet_lookup {
     OCTET_LOOKUP_EINSUM,
     OCTET_LOOKUP_RAGGED_DOT,
     OCTET_LOOKUP_GMM,    /* asked with only_rule: no op id, no log line */
-    OCTET_LOOKUP_CACHED, /* runs under the first interception of its module: JAX has cached the trace */
+    OCTET_LOOKUP_CACHED, /* runs under the first interception of its module: JAX has cached the
+                            trace */
     OCTET_LOOKUP_CONV_GENERAL_DILATED,
     OCTET_LOOKUP_COUNT
 };
@@ -126,14 +128,13 @@ struct octet_graph_options {
 };
 
 /* Builds the model's training graph: forward pass, main and MTP losses.
- * Errors: INVALID_ARGUMENT with the config key as field ("num_experts_per_tok") for values that make no
- * model; UNIMPLEMENTED naming the layer that is unknown; RESOURCE_EXHAUSTED; what cancel says. */
-OCTET_API enum octet_status octet_graph_build(const octet_context *context, octet_arena *arena,
-                                              const octet_config *config,
-                                              const struct octet_graph_options *options,
-                                              const struct octet_cancel *cancel,
-                                              const octet_graph **out,
-                                              struct octet_error *err) OCTET_MUST_CHECK;
+ * Errors: INVALID_ARGUMENT with the config key as field ("num_experts_per_tok") for values that
+ * make no model; UNIMPLEMENTED naming the layer that is unknown; RESOURCE_EXHAUSTED; what cancel
+ * says. */
+OCTET_API enum octet_status
+octet_graph_build(const octet_context *context, octet_arena *arena, const octet_config *config,
+                  const struct octet_graph_options *options, const struct octet_cancel *cancel,
+                  const octet_graph **out, struct octet_error *err) OCTET_MUST_CHECK;
 
 OCTET_API size_t octet_graph_node_count(const octet_graph *graph);
 OCTET_API size_t octet_graph_parameter_count(const octet_graph *graph);

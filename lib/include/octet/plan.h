@@ -4,8 +4,8 @@
  * coverage, costs, and the difference of two plans.
  * Not for: running it (exec).
  *
- * Life: a plan is immutable and counted by reference; it holds its own copy of all that it says, so the
- * config, graph and request arena that it came from may go first. */
+ * Life: a plan is immutable and counted by reference; it holds its own copy of all that it says, so
+ * the config, graph and request arena that it came from may go first. */
 #ifndef OCTET_PLAN_H
 #define OCTET_PLAN_H
 
@@ -20,17 +20,18 @@ typedef struct octet_plan octet_plan;
 
 /* One line of the trace: all executions of one op of one module. */
 struct octet_interception {
-    const char *module; /* "decoder/moe_layers/self_attention/wq_b" */
-    const char *op;     /* "dot_general0"; "gmm", and what is not looked up, without a number */
+    const char *module;   /* "decoder/moe_layers/self_attention/wq_b" */
+    const char *op;       /* "dot_general0"; "gmm", and what is not looked up, without a number */
     const char *equation; /* an einsum's, "btkgd,bskd->bkgts"; else "" */
-    int rule;           /* -1: none */
+    int rule;             /* -1: none */
     enum octet_lookup kind;
     struct octet_shape lhs, rhs, out; /* of one execution */
-    int64_t count;        /* executions in one forward pass; 0: a lookup that runs nothing */
-    int64_t flops;        /* of all executions; a multiply-add is two */
-    int64_t weight_bytes; /* of all parameters read as an operand, each counted once, in weight_dtype */
-    bool logged;          /* Qwix prints the line at its DEBUG level */
-    bool looked_up;       /* MaxText or Qwix asks for a rule: logged ones, and gmm under fp8_full */
+    int64_t count; /* executions in one forward pass; 0: a lookup that runs nothing */
+    int64_t flops; /* of all executions; a multiply-add is two */
+    int64_t
+        weight_bytes; /* of all parameters read as an operand, each counted once, in weight_dtype */
+    bool logged;      /* Qwix prints the line at its DEBUG level */
+    bool looked_up;   /* MaxText or Qwix asks for a rule: logged ones, and gmm under fp8_full */
 };
 
 struct octet_coverage {
@@ -51,7 +52,8 @@ OCTET_API void octet_plan_unref(octet_plan *plan); /* NULL is fine */
 
 /* In order of execution; a module's op stands where it ran first. */
 OCTET_API size_t octet_plan_interception_count(const octet_plan *plan);
-OCTET_API const struct octet_interception *octet_plan_interception(const octet_plan *plan, size_t i);
+OCTET_API const struct octet_interception *octet_plan_interception(const octet_plan *plan,
+                                                                   size_t i);
 OCTET_API octet_rules *octet_plan_rules(const octet_plan *plan); /* borrowed */
 /* Rule indices that took no op, ascending. */
 OCTET_API size_t octet_plan_unused_rules(const octet_plan *plan, const int32_t **out);
@@ -80,16 +82,16 @@ struct octet_difference {
     int rule, against_rule; /* -1: none */
 };
 
-/* What differs, in order of execution here, then what only `against` has. Rules are compared by what
- * they say (all fields but module_path and op_names), not by index, so that a reordered list does not
- * show up; a line that is quantized here and not there is CHANGED. */
+/* What differs, in order of execution here, then what only `against` has. Rules are compared by
+ * what they say (all fields but module_path and op_names), not by index, so that a reordered list
+ * does not show up; a line that is quantized here and not there is CHANGED. */
 OCTET_API enum octet_status octet_plan_compare(const octet_plan *here, const octet_plan *against,
                                                octet_arena *arena,
                                                const struct octet_difference **out, size_t *count,
                                                struct octet_error *err) OCTET_MUST_CHECK;
 
-/* Writes Qwix's own line, "[QWIX] module='...' op=... rule=...", without a newline. Returns its length
- * as snprintf does. */
+/* Writes Qwix's own line, "[QWIX] module='...' op=... rule=...", without a newline. Returns its
+ * length as snprintf does. */
 OCTET_API int octet_interception_line(const struct octet_interception *interception, char *buffer,
                                       size_t size);
 

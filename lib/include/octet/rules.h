@@ -1,10 +1,9 @@
 /* Quantization rules: Qwix's QtRule, and which rule takes which op.
  *
- * For: rules as data, their checks, and the lookup (first match wins; the whole module path must match,
- * as with Python's re.fullmatch; an empty list of ops means all ops).
- * Not for: what a rule's settings do to numbers (quant), nor op counters (plan).
- * Source of names and defaults: Qwix 0.1.8, qconfig.QuantizationRule and QtRule; MaxText's
- * quantizations.get_quantization_rule.
+ * For: rules as data, their checks, and the lookup (first match wins; the whole module path must
+ * match, as with Python's re.fullmatch; an empty list of ops means all ops). Not for: what a rule's
+ * settings do to numbers (quant), nor op counters (plan). Source of names and defaults: Qwix 0.1.8,
+ * qconfig.QuantizationRule and QtRule; MaxText's quantizations.get_quantization_rule.
  *
  * Life: an octet_rules is immutable, counted by reference, and may be shared by threads. */
 #ifndef OCTET_RULES_H
@@ -26,8 +25,9 @@ struct octet_sparsity {
 /* Texts are never NULL in a rule that the library hands out; "" = not set. In rules handed to the
  * library NULL counts as "". */
 struct octet_rule {
-    const char *module_path;     /* regular expression, Python syntax; "" = ".*" */
-    const char *const *op_names; /* dot_general, einsum, gmm, ragged_dot, conv_general_dilated, ... */
+    const char *module_path; /* regular expression, Python syntax; "" = ".*" */
+    const char *const
+        *op_names; /* dot_general, einsum, gmm, ragged_dot, conv_general_dilated, ... */
     size_t op_name_count;
     const char *weight_qtype, *act_qtype, *bwd_qtype; /* "float8_e4m3fn", ...; "" = not quantized */
     const char *weight_calibration_method, *act_calibration_method, *bwd_calibration_method;
@@ -47,17 +47,19 @@ struct octet_rule {
 
 typedef struct octet_rules octet_rules;
 
-/* Copies, checks and compiles. Errors: INVALID_ARGUMENT with field "rules[2].module_path" and so on;
- * *out has one reference. count may be 0: nothing is quantized. */
+/* Copies, checks and compiles. Errors: INVALID_ARGUMENT with field "rules[2].module_path" and so
+ * on; *out has one reference. count may be 0: nothing is quantized. */
 OCTET_API enum octet_status octet_rules_create(const octet_context *context,
                                                const struct octet_rule *rules, size_t count,
                                                octet_rules **out,
                                                struct octet_error *err) OCTET_MUST_CHECK;
-/* A rules file: "rules: [{module_path: ..., ...}]" (API.md). Field of errors: "rules[2].act_qtype". */
+/* A rules file: "rules: [{module_path: ..., ...}]" (API.md). Field of errors: "rules[2].act_qtype".
+ */
 OCTET_API enum octet_status octet_rules_parse(const octet_context *context, const char *yaml,
                                               size_t length, octet_rules **out,
                                               struct octet_error *err) OCTET_MUST_CHECK;
-/* MaxText's keys -> rules (quantization, quantize_mtp, calibration methods, shard count, sparsity). */
+/* MaxText's keys -> rules (quantization, quantize_mtp, calibration methods, shard count, sparsity).
+ */
 OCTET_API enum octet_status octet_rules_from_config(const octet_context *context,
                                                     const octet_config *config, octet_rules **out,
                                                     struct octet_error *err) OCTET_MUST_CHECK;

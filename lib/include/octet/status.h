@@ -4,8 +4,9 @@
  * Not for: programmer's errors, which are asserted.
  * Decision: the codes are gRPC's, number for number, so that a server needs no table of its own.
  *
- * Life: an octet_error belongs to the caller, usually on its stack; a function writes it only when it
- * fails, and the first writer wins where several could (the cause is nearer than the consequence). */
+ * Life: an octet_error belongs to the caller, usually on its stack; a function writes it only when
+ * it fails, and the first writer wins where several could (the cause is nearer than the
+ * consequence). */
 #ifndef OCTET_STATUS_H
 #define OCTET_STATUS_H
 
@@ -21,7 +22,7 @@
 #define OCTET_API __attribute__((visibility("default")))
 
 /* One list: name, gRPC's number. */
-#define OCTET_STATUSES(X)                                                                         \
+#define OCTET_STATUSES(X)                                                                          \
     X(OK, 0)                                                                                       \
     X(CANCELLED, 1)                                                                                \
     X(UNKNOWN, 2)                                                                                  \
@@ -46,9 +47,9 @@ enum octet_status {
 #undef OCTET_STATUS_ENUM
 };
 
-/* field: the path of the field at fault in the caller's terms ("rhs.shape", "overrides[scan_layers]"),
- * empty when no field is at fault. text: one sentence with the value and what was expected. Both are
- * cut, never overrun, and always end in NUL. */
+/* field: the path of the field at fault in the caller's terms ("rhs.shape",
+ * "overrides[scan_layers]"), empty when no field is at fault. text: one sentence with the value and
+ * what was expected. Both are cut, never overrun, and always end in NUL. */
 struct octet_error {
     enum octet_status status;
     char field[256];
@@ -65,8 +66,8 @@ OCTET_API enum octet_status octet_fail(struct octet_error *err, enum octet_statu
                                        const char *field, const char *format, ...)
     OCTET_PRINTF(4, 5);
 
-/* Puts "outer." before err->field ("shape" -> "rhs.shape"); a field that starts with '[' gets no dot.
- * Used on the way up, by whoever knows the field's name. Returns err->status. */
+/* Puts "outer." before err->field ("shape" -> "rhs.shape"); a field that starts with '[' gets no
+ * dot. Used on the way up, by whoever knows the field's name. Returns err->status. */
 OCTET_API enum octet_status octet_error_within(struct octet_error *err, const char *outer);
 
 /* The one sentence users see: "field 'rhs.shape': [4, 8] ..." or just the text. Returns buffer. */
