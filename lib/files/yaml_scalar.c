@@ -1,17 +1,13 @@
 /* Which plain scalars are numbers, truth values or nothing.
- *
- * Decision: digits are handed to strtod without a decimal point ("0.95" as "95e-2"), so that the
- * caller's locale cannot change a value.
  * Source: YAML 1.1's type repository, PyYAML 6.0 resolver.py and constructor.py, and the float
  * syntax that OmegaConf 2.4 adds in _yaml.py. */
 #include "files/yaml.h"
 
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER_LENGTH_MAX = 255 }; /* longer ones count as text */
+#include "files/decimal.h"
 
 static bool is_one_of(const char *text, const char *const *words)
 {
@@ -168,38 +164,6 @@ static void read_int(const char *text, struct oct_yaml *out)
     out->number = (double)out->integer;
 }
 
-/* A decimal number in [p, end), underscores allowed. */
-static double read_decimal(const char *p, const char *end)
-{
-    char digits[NUMBER_LENGTH_MAX + 32];
-    size_t n = 0;
-    long fraction = 0, exponent = 0;
-    bool after_point = false;
-
-    for (; p < end && *p != 'e' && *p != 'E'; p++) {
-        if (*p == '.') {
-            after_point = true;
-        } else if (*p != '_') {
-            digits[n++] = *p;
-            fraction += after_point;
-        }
-    }
-    if (p < end)
-        exponent = strtol(p + 1, NULL, 10); /* saturates, as the value will */
-    if (exponent > 100000)
-        exponent = 100000;
-    if (exponent < -100000)
-        exponent = -100000;
-    exponent -= fraction;
-    digits[n++] = 'e';
-    digits[n++] = exponent < 0 ? '-' : '+';
-    unsigned long magnitude = (unsigned long)(exponent < 0 ? -exponent : exponent);
-    for (unsigned long place = 100000; place; place /= 10)
-        digits[n++] = (char)('0' + magnitude / place % 10);
-    digits[n] = '\0';
-    return strtod(digits, NULL);
-}
-
 static void read_float(const char *text, struct oct_yaml *out)
 {
     bool negative = *text == '-';
@@ -212,8 +176,10 @@ static void read_float(const char *text, struct oct_yaml *out)
         value = NAN;
     else
         for (const char *end; *p; p = end + (*end == ':')) { /* base 60 when there are colons */
+            double part = 0.0;
             end = p + strcspn(p, ":");
-            value = value * 60 + read_decimal(p, end);
+            if (oct_decimal_parse(p, (size_t)(end - p), &part))
+                value = value * 60 + part;
         }
     out->kind = OCT_YAML_FLOAT;
     out->number = negative ? -value : value;
@@ -230,7 +196,7 @@ void oct_yaml_resolve(const char *text, struct oct_yaml *out)
     out->text = text;
     out->kind = OCT_YAML_TEXT;
     if (is_digit(*text) || *text == '-' || *text == '+' || *text == '.') {
-        if (strnlen(text, NUMBER_LENGTH_MAX + 1) > NUMBER_LENGTH_MAX)
+        if (strnlen(text, OCT_DECIMAL_LENGTH_MAX + 1) > OCT_DECIMAL_LENGTH_MAX)
             return;
         if (is_int(text))
             read_int(text, out);

@@ -17,7 +17,7 @@
 #include "octet/config.h"
 
 enum oct_key {
-#define OCT_KEY_ENUM(name, kind, null, value, limit, choices, effect) OCT_KEY_##name,
+#define OCT_KEY_ENUM(name, kind, null, value, limit, choices, effect, place) OCT_KEY_##name,
     OCT_KEYS(OCT_KEY_ENUM)
 #undef OCT_KEY_ENUM
         OCT_KEY_COUNT
@@ -42,6 +42,9 @@ bool oct_config_text_is(const octet_config *config, enum oct_key key, const char
 enum octet_config_origin oct_config_origin(const octet_config *config, enum oct_key key);
 
 const char *oct_key_name(enum oct_key key); /* "base_emb_dim" */
+
+/* 128 bits that differ when the value of any key with an effect differs; for caches. */
+void oct_config_digest(const octet_config *config, uint64_t digest[2]);
 
 /* What MaxText derives before it builds a model (types.py, set_derived_and_validate_values).
  * base_* are multiplied by a power of two from global_parameter_scale. All are positive, except

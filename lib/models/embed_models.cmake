@@ -1,0 +1,25 @@
+# Writes OUTPUT, a C file with the text of every YAML file of DIRECTORY, sorted by name.
+# cmake -DDIRECTORY=configs/models -DOUTPUT=known_models_data.c -P embed_models.cmake
+file(GLOB files ${DIRECTORY}/*.yml)
+set(names)
+foreach(file ${files})
+  get_filename_component(name ${file} NAME)
+  string(REGEX REPLACE "\\.yml$" "" name ${name})
+  list(APPEND names ${name})
+endforeach()
+list(SORT names COMPARE STRING)
+
+set(code "/* Made from configs/models by embed_models.cmake. */\n#include \"models/known_models.h\"\n\n")
+set(rows "")
+set(count 0)
+foreach(name ${names})
+  # Bytes, not a string literal: no length limit, no escapes, and ';' means nothing to CMake in hex.
+  file(READ ${DIRECTORY}/${name}.yml hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+  string(APPEND code "static const char text_${count}[] = {${bytes}0};\n")
+  string(APPEND rows "    {\"${name}\", text_${count}, sizeof text_${count} - 1},\n")
+  math(EXPR count "${count} + 1")
+endforeach()
+string(APPEND code "\nconst struct oct_known_model oct_known_models[] = {\n${rows}};\n")
+string(APPEND code "const size_t oct_known_model_count = ${count};\n")
+file(WRITE ${OUTPUT} "${code}")
