@@ -63,7 +63,7 @@ static enum octet_status accept(struct build *b, const char *origin, const struc
                                 const char *name, enum oct_key *key)
 {
     *key = oct_key_find(name);
-    if (*key == OCT_KEY_COUNT)
+    if (*key >= OCT_KEY_COUNT)
         return unknown_key(b, origin, name);
     if (node->kind == OCT_YAML_TEXT && strstr(node->text, "${")) {
         (void)octet_fail(b->err, OCTET_INVALID_ARGUMENT, NULL,
@@ -414,7 +414,7 @@ static enum octet_status apply_variable(struct build *b, const struct octet_pair
 {
     enum oct_key key = pair->key && pair->value ? environment_key(b, pair->key) : OCT_KEY_COUNT;
 
-    if (key == OCT_KEY_COUNT)
+    if (key >= OCT_KEY_COUNT)
         return OCTET_OK;
     if (b->overrides[key] || (key == OCT_KEY_model_name && b->model_named))
         return refuse_environment(b, pair, key,

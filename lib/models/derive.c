@@ -65,7 +65,7 @@ static int64_t limit_of(enum oct_key key)
 static enum octet_status scale_dims(struct octet_config *config, struct octet_error *err)
 {
     struct oct_dims *dims = &config->dims;
-    struct scales scales;
+    struct scales scales = {0};
     enum octet_status status = read_scales(config, &scales, err);
     const struct {
         enum oct_key base, derived;
