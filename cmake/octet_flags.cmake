@@ -14,3 +14,6 @@ if(OCTET_SANITIZE)
     target_compile_options(octet_flags INTERFACE -fno-sanitize-recover=undefined)
   endif()
 endif()
+if(OCTET_FUZZ) # coverage for libFuzzer in everything of ours; tests/fuzz links the fuzzer itself
+  target_compile_options(octet_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()

@@ -33,9 +33,9 @@ static const char *variable_of(struct session *session, const char *field)
 {
     char key[256];
 
-    if (!take_prefix(&field, "overrides[") || strlen(field) >= sizeof key)
+    if (!take_prefix(&field, "overrides["))
         return NULL;
-    strcpy(key, field);
+    snprintf(key, sizeof key, "%s", field);
     char *end = strrchr(key, ']');
     if (!end || end[1])
         return NULL;

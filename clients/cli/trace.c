@@ -60,13 +60,15 @@ static const char *bar(octet_arena *arena, int64_t part, int64_t whole)
     enum { CELLS = 20 };
     double share = whole > 0 ? (double)part / (double)whole : 0;
     int filled = (int)(share * CELLS * 8 + 0.5);
-    char text[CELLS * 4 + 1] = "";
+    char text[CELLS * 4 + 1];
+    size_t used = 0;
 
     for (int i = 0; i < CELLS; i++) {
         int rest = filled - 8 * i;
-        strcat(text, rest >= 8 ? "█" : rest > 0 ? eighths[rest] : "·");
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s",
+                                 rest >= 8 ? "█" : rest > 0 ? eighths[rest] : "·");
     }
-    return octet_arena_copy(arena, text, strlen(text));
+    return octet_arena_copy(arena, text, used);
 }
 
 static bool add_coverage(struct table *table, octet_arena *arena, const char *block,

@@ -1,0 +1,11 @@
+/* The cases of the suite `wire`, one a file. */
+#ifndef TEST_WIRE_H
+#define TEST_WIRE_H
+
+#include <check.h>
+
+TCase *decode_cases(void);
+TCase *json_cases(void);
+TCase *methods_cases(void);
+
+#endif
