@@ -6,7 +6,6 @@ struct octet_server_facts facts_local(void)
     static const char *const backends[] = {"cpu"}, *const accumulations[] = {"EXACT_ORDER"};
 
     return (struct octet_server_facts){
-        .lanes = 1,
         .backends = backends,
         .backend_count = 1,
         .accumulations = accumulations,

@@ -52,7 +52,8 @@ static void print_overview(struct output *out)
 int run_help(struct session *session)
 {
     const struct arguments *a = session->arguments;
-    const struct command *command = a->command->id == COMMAND_HELP ? NULL : a->command;
+    /* `octet help` is the overview, `octet help --help` is about help. */
+    const struct command *command = a->command->id == COMMAND_HELP && !a->help ? NULL : a->command;
 
     if (a->version) {
         output_printf(session->out, "octet %s (%s)\n", octet_version(), octet_git_commit());

@@ -191,12 +191,17 @@ static size_t width_of(const char *text)
     return width;
 }
 
+/* Ends with its last cell that holds something: no blanks before the line's end. */
 static void print_row(const struct table *table, const char *const *cells, const size_t *widths,
                       struct output *out)
 {
-    for (size_t c = 0; c < table->column_count; c++) {
+    size_t count = table->column_count;
+
+    while (count > 1 && !cells[count - 1][0])
+        count--;
+    for (size_t c = 0; c < count; c++) {
         size_t padding = widths[c] - width_of(cells[c]);
-        bool last = c + 1 == table->column_count;
+        bool last = c + 1 == count;
         if (table->columns[c].right)
             output_printf(out, "%*s", (int)padding, "");
         output_text(out, cells[c]);

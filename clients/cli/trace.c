@@ -66,7 +66,9 @@ static const char *bar(octet_arena *arena, int64_t part, int64_t whole)
     for (int i = 0; i < CELLS; i++) {
         int rest = filled - 8 * i;
         used += (size_t)snprintf(text + used, sizeof text - used, "%s",
-                                 rest >= 8 ? "█" : rest > 0 ? eighths[rest] : "·");
+                                 rest >= 8  ? "█"
+                                 : rest > 0 ? eighths[rest]
+                                            : "·");
     }
     return octet_arena_copy(arena, text, used);
 }
