@@ -1,6 +1,7 @@
 /* What MaxText computes from a config before it builds a model.
  * Source: MaxText's configs/types.py, set_derived_and_validate_values and get_individual_scales. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "models/config_private.h"
 
@@ -135,6 +136,41 @@ static void resolve_references(struct octet_config *config)
     clear_zero_cap(config, OCT_KEY_final_logits_soft_cap);
 }
 
+static void set_derived(struct octet_config *config, enum oct_key key, double value)
+{
+    config->values[key] = (struct oct_value){.raw = OCT_YAML_INT, .as.integer = (int64_t)value};
+}
+
+/* Batches of one device; MaxText's formula, with the values that its own runs would print. */
+static void derive_batches(struct octet_config *config)
+{
+    static const struct {
+        enum oct_key size, load, train, micro;
+        bool accumulates;
+    } rows[] = {
+        {OCT_KEY_per_device_batch_size, OCT_KEY_global_batch_size_to_load,
+         OCT_KEY_global_batch_size_to_train_on, OCT_KEY_micro_batch_size_to_train_on, true},
+        {OCT_KEY_eval_per_device_batch_size, OCT_KEY_global_batch_size_to_load_eval,
+         OCT_KEY_global_batch_size_to_eval_on, OCT_KEY_micro_batch_size_to_eval_on, false},
+    };
+    double expansion = oct_config_float(config, OCT_KEY_expansion_factor_real_data);
+    double steps = (double)oct_config_int(config, OCT_KEY_gradient_accumulation_steps);
+
+    if (!(expansion > 0.0))
+        expansion = 1.0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        double size = oct_config_float(config, rows[i].size),
+               turns = rows[i].accumulates ? steps : 1.0;
+        double load = size < 1.0 ? expansion : trunc(size * expansion);
+        double micro = trunc(size);
+        if (!(fabs(load * turns) < 0x1p63) || !(fabs(micro * turns) < 0x1p63))
+            continue; /* stays none */
+        set_derived(config, rows[i].load, trunc(load * turns));
+        set_derived(config, rows[i].micro, micro);
+        set_derived(config, rows[i].train, micro * turns);
+    }
+}
+
 enum octet_status oct_config_derive(struct octet_config *config, struct octet_error *err)
 {
     double batch = oct_config_float(config, OCT_KEY_per_device_batch_size);
@@ -144,6 +180,7 @@ enum octet_status oct_config_derive(struct octet_config *config, struct octet_er
     if (status)
         return status;
     unify_qwen3_moe(config);
+    derive_batches(config);
     config->dims.head_dim = oct_config_int(config, OCT_KEY_head_dim);
     config->dims.vocab_size = oct_config_int(config, OCT_KEY_vocab_size);
     config->dims.max_target_length = oct_config_int(config, OCT_KEY_max_target_length);
