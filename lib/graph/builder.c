@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/context_private.h"
 
@@ -51,18 +52,9 @@ static bool grow(struct oct_builder *b, void **array, uint32_t count, uint32_t *
 
 /* ---- modules ---- */
 
-static uint64_t path_hash(const char *path)
-{
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
-
-    for (; *path; path++)
-        hash = (hash ^ (uint8_t)*path) * 1099511628211u;
-    return hash;
-}
-
 static uint32_t *module_slot(const struct oct_builder *b, const char *path)
 {
-    uint32_t at = (uint32_t)path_hash(path) & (b->module_slots - 1);
+    uint32_t at = (uint32_t)XXH3_64bits(path, strlen(path)) & (b->module_slots - 1);
 
     while (b->module_index[at] && strcmp(b->graph.modules[b->module_index[at] - 1], path) != 0)
         at = (at + 1) & (b->module_slots - 1);
@@ -362,7 +354,7 @@ static oct_tensor add_node(struct oct_builder *b, enum oct_op op, enum octet_loo
     if (!may_add_node(b))
         return 0;
     struct oct_node node = {.op = (uint8_t)op,
-                            .lookup = (uint8_t)lookup,
+                            .lookup = (uint8_t)(b->unseen ? OCTET_LOOKUP_NONE : lookup),
                             .input_count = (uint8_t)input_count,
                             .output_count = oct_op_rows[op].outputs,
                             .module = b->module,
@@ -379,7 +371,8 @@ static oct_tensor add_node(struct oct_builder *b, enum oct_op op, enum octet_loo
     b->status = oct_op_rows[op].infer(g, &node, b->err);
     if (b->status != OCTET_OK)
         return 0;
-    g->nodes[g->node_count++] = node;
+    if (!b->dry)
+        g->nodes[g->node_count++] = node;
     if (second)
         *second = node.outputs[1];
     return node.outputs[0];

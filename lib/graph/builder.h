@@ -34,6 +34,9 @@ struct oct_builder {
     int64_t repeat; /* of the open segment; 1 outside */
     int64_t layers; /* slices of a parameter made now; 0 outside a segment */
     uint8_t stack_axis;
+    bool unseen; /* nodes made now run outside of Qwix's sight: no lookup */
+    bool
+        dry; /* nodes made now are dropped: their module is built, has parameters, and never runs */
     enum octet_dtype dtype, weight_dtype;
     uint32_t positions, segment_ids; /* inputs that many nodes read */
 };

@@ -439,6 +439,13 @@ enum octet_status oct_infer_load_balance_loss(struct octet_graph *g, struct oct_
     return scalar(g, n);
 }
 
+enum octet_status oct_infer_index_loss(struct octet_graph *g, struct oct_node *n,
+                                       struct octet_error *err)
+{
+    (void)err;
+    return scalar(g, n);
+}
+
 enum octet_status oct_infer_cross_entropy(struct octet_graph *g, struct oct_node *n,
                                           struct octet_error *err)
 {
@@ -493,5 +500,30 @@ enum octet_status oct_infer_one_hot(struct octet_graph *g, struct oct_node *n,
     (void)err;
     out->shape = input(g, n, 0)->shape;
     append(&out->shape, n->attributes.k, OCTET_AXIS_vocab);
+    return OCTET_OK;
+}
+
+enum octet_status oct_infer_sinusoid(struct octet_graph *g, struct oct_node *n,
+                                     struct octet_error *err)
+{
+    struct octet_tensor *out = output(g, n, 0);
+
+    (void)err;
+    out->shape = input(g, n, 0)->shape;
+    append(&out->shape, n->attributes.k, OCTET_AXIS_embed);
+    return OCTET_OK;
+}
+
+enum octet_status oct_infer_chunk_mean(struct octet_graph *g, struct oct_node *n,
+                                       struct octet_error *err)
+{
+    int64_t chunk = n->attributes.k;
+
+    if (chunk < 1)
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, "moba_chunk_size",
+                          "%" PRId64 "; at least 1 was expected", chunk);
+    same_as_first(g, n);
+    struct octet_shape *shape = &output(g, n, 0)->shape;
+    shape->dim[1] = (shape->dim[1] + chunk - 1) / chunk;
     return OCTET_OK;
 }

@@ -123,6 +123,9 @@ static int64_t cost_first_input(const struct octet_graph *g, const struct oct_no
 #define cost_capacity_masks cost_elements
 #define cost_load_balance_loss cost_first_input
 #define cost_index_mask cost_elements
+#define cost_sinusoid cost_elements
+#define cost_chunk_mean cost_first_input
+#define cost_index_loss cost_first_input
 #define cost_soft_cap cost_elements
 #define cost_stop_gradient cost_free
 #define cost_shift_left cost_free

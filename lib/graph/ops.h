@@ -42,12 +42,15 @@
     OP(capacity_masks, 2, 2,                                                                       \
        (IN0 + IN1)) /* weights [.., n], indices -> dispatch, combine masks */                      \
     OP(load_balance_loss, 2, 1, (IN0 + IN1)) /* scores, indices -> scalar */                       \
-    OP(index_mask, 1, 1, (0))                /* indexer scores -> mask of the top k keys */        \
-    OP(soft_cap, 1, 1, (OUT))                /* tanh(x / cap) * cap */                             \
-    OP(stop_gradient, 1, 1, (0))             /* x, and no gradient */                              \
-    OP(shift_left, 1, 1, (0))   /* x [, segment ids] -> x[i+1] of its document, else 0 */          \
-    OP(stream_mix, 1, 1, (IN0)) /* hyper-connection gates: sigmoid or Sinkhorn */                  \
-    OP(stream_sum, 1, 1, (0))   /* streams added up */                                             \
+    OP(sinusoid, 1, 1, (0))                  /* positions -> encodings of attributes.k features */ \
+    OP(chunk_mean, 1, 1, (0))         /* keys [b,s,..] -> means of attributes.k keys at a time */  \
+    OP(index_mask, 1, 1, (0))         /* indexer scores -> mask of the top k keys */               \
+    OP(index_loss, 2, 1, (IN0 + IN1)) /* attention scores, indexer scores -> KL divergence */      \
+    OP(soft_cap, 1, 1, (OUT))         /* tanh(x / cap) * cap */                                    \
+    OP(stop_gradient, 1, 1, (0))      /* x, and no gradient */                                     \
+    OP(shift_left, 1, 1, (0))         /* x [, segment ids] -> x[i+1] of its document, else 0 */    \
+    OP(stream_mix, 1, 1, (IN0))       /* hyper-connection gates: sigmoid or Sinkhorn */            \
+    OP(stream_sum, 1, 1, (0))         /* streams added up */                                       \
     OP(cross_entropy, 3, 2, (IN0 + IN1 + IN2)) /* logits, targets, mask -> loss sum, weight sum */ \
     OP(loss_ratio, 2, 1, (IN0 + IN1))          /* loss sums, weight sums -> their ratio */
 

@@ -44,6 +44,22 @@ static oct_tensor product(struct oct_model *m, const char *equation, oct_tensor 
         (union oct_attributes){.equation = equation}, 2, (oct_tensor[]){x, y}, NULL);
 }
 
+/* Mixture of block attention (AttentionOp.calculate_moba_gate_logic): each query sees the blocks of
+ * keys whose mean suits it best. MaxText maps over the batch, so its equation lacks the leading
+ * axis. */
+static oct_tensor block_mask(struct oct_model *m, oct_tensor query, oct_tensor key)
+{
+    oct_tensor means =
+        oct_add_node(&m->b, OCT_OP_chunk_mean, OCTET_LOOKUP_NONE,
+                     (union oct_attributes){.k = oct_int(m, moba_chunk_size)}, 1, &key, NULL);
+    oct_tensor gate =
+        oct_einsum(&m->b, "bskgd,bNkd->bkgsN", oct_cast(&m->b, query, OCTET_DTYPE_F32),
+                   oct_cast(&m->b, means, OCTET_DTYPE_F32));
+
+    return oct_add_node(&m->b, OCT_OP_index_mask, OCTET_LOOKUP_NONE,
+                        (union oct_attributes){.k = oct_int(m, moba_topk)}, 1, &gate, NULL);
+}
+
 oct_tensor oct_attend(struct oct_model *m, const struct oct_attention *a, oct_tensor query,
                       oct_tensor key, oct_tensor value, oct_tensor mask, oct_tensor sinks)
 {
@@ -70,6 +86,8 @@ oct_tensor oct_attend(struct oct_model *m, const struct oct_attention *a, oct_te
         inputs[count++] = sinks;
     if (mask)
         inputs[count++] = mask;
+    if (oct_bool(m, moba) && products_are_einsums(m))
+        inputs[count++] = block_mask(m, query, key);
     oct_tensor sums;
     oct_tensor exps = oct_add_node(
         &m->b, OCT_OP_attention_softmax, OCTET_LOOKUP_NONE,

@@ -299,11 +299,11 @@ static struct oct_family_layer *family_of(struct oct_model *m)
 
 /* ---- stacks ---- */
 
-/* layers_0 ... layers_{count-1}, the first being layer `index` of the stack. */
+/* name_first ... name_{end-1}, one after the other. */
 static oct_tensor layers_in_turn(struct oct_model *m, oct_tensor x, layer_function *layer,
-                                 const char *name, int64_t count)
+                                 const char *name, int64_t first, int64_t end)
 {
-    for (int64_t i = 0; i < count && m->b.status == OCTET_OK; i++) {
+    for (int64_t i = first; i < end && m->b.status == OCTET_OK; i++) {
         uint32_t outer = oct_enter_number(&m->b, name, i);
         x = layer(m, x, i);
         oct_leave(&m->b, outer);
@@ -318,7 +318,7 @@ static oct_tensor scanned(struct oct_model *m, oct_tensor x, layer_function *lay
     uint32_t outer = oct_enter(&m->b, name);
 
     x = oct_scan_begin(&m->b, turns, (int)oct_int(m, param_scan_axis), x);
-    x = cycle ? layers_in_turn(m, x, layer, "layers", cycle) : layer(m, x, 0);
+    x = cycle ? layers_in_turn(m, x, layer, "layers", 0, cycle) : layer(m, x, 0);
     x = oct_scan_end(&m->b, x);
     oct_leave(&m->b, outer);
     return x;
@@ -329,14 +329,19 @@ static oct_tensor stack_deepseek(struct oct_model *m, oct_tensor x)
     int64_t dense = oct_int(m, first_num_dense_layers);
     int64_t moe = m->dims->num_decoder_layers - dense;
 
-    if (dense < 0 || moe < 0)
-        oct_builder_fail(&m->b, OCTET_INVALID_ARGUMENT, "first_num_dense_layers",
-                         "%lld; it must lie between 0 and the number of decoder layers, %lld",
-                         (long long)dense, (long long)m->dims->num_decoder_layers);
     if (!oct_bool(m, scan_layers)) {
-        x = layers_in_turn(m, x, layer_deepseek_dense, "dense_layers", dense);
-        return layers_in_turn(m, x, layer_deepseek, "moe_layers", moe);
+        /* Where there are more dense layers than layers, the rest is built and never run. */
+        int64_t run = moe < 0 ? m->dims->num_decoder_layers : dense;
+        x = layers_in_turn(m, x, layer_deepseek_dense, "dense_layers", 0, run);
+        m->b.dry = true;
+        layers_in_turn(m, x, layer_deepseek_dense, "dense_layers", run, dense);
+        m->b.dry = false;
+        return layers_in_turn(m, x, layer_deepseek, "moe_layers", 0, moe);
     }
+    if (moe < 0)
+        oct_builder_fail(&m->b, OCTET_INVALID_ARGUMENT, "first_num_dense_layers",
+                         "%lld is more than the number of decoder layers, %lld", (long long)dense,
+                         (long long)m->dims->num_decoder_layers);
     if (dense)
         x = scanned(m, x, layer_deepseek_dense, "dense_layers", dense, 0);
     return moe ? scanned(m, x, layer_deepseek, "moe_layers", moe, 0) : x;
@@ -350,7 +355,7 @@ static oct_tensor stack_remainder(struct oct_model *m, oct_tensor x, layer_funct
     if (turns)
         x = scanned(m, x, layer, "layers", turns, GEMMA3_CYCLE);
     uint32_t outer = oct_enter(&m->b, "layers_remainder");
-    x = layers_in_turn(m, x, layer, "layers", rest);
+    x = layers_in_turn(m, x, layer, "layers", 0, rest);
     oct_leave(&m->b, outer);
     return x;
 }
@@ -367,7 +372,7 @@ oct_tensor oct_decoder_layers(struct oct_model *m, oct_tensor x)
     if (m->family->stacking == STACK_DEEPSEEK)
         x = stack_deepseek(m, x);
     else if (!scan)
-        x = layers_in_turn(m, x, m->family->layer, "layers", m->dims->num_decoder_layers);
+        x = layers_in_turn(m, x, m->family->layer, "layers", 0, m->dims->num_decoder_layers);
     else if (m->family->stacking == STACK_REMAINDER)
         x = stack_remainder(m, x, m->family->layer);
     else
@@ -381,7 +386,7 @@ oct_tensor oct_decoder_layers(struct oct_model *m, oct_tensor x)
 oct_tensor oct_mtp_transformer_layer(struct oct_model *m, oct_tensor x)
 {
     if (m->family->stacking == STACK_CYCLE && oct_bool(m, scan_layers))
-        return layers_in_turn(m, x, m->family->layer, "layers",
+        return layers_in_turn(m, x, m->family->layer, "layers", 0,
                               oct_int(m, inhomogeneous_layer_cycle_interval));
     /* Gemma 3's class attends globally when it is not told its place. */
     return m->family->layer(m, x, m->family->stacking == STACK_REMAINDER ? GEMMA3_CYCLE - 1 : 0);

@@ -127,31 +127,52 @@ oct_tensor oct_mlp(struct oct_model *m, const char *name, oct_tensor x, int64_t 
     return y;
 }
 
-oct_tensor oct_embedding(struct oct_model *m, oct_tensor ids)
+/* embeddings.Embed in the current module: *table [size, E], made by the first call. use_iota_embed
+ * turns it into a jnp.dot of one-hot rows; JAX keeps its trace, so Qwix meets it once (*ran says it
+ * has). */
+static oct_tensor embed(struct oct_model *m, oct_tensor ids, int64_t size, oct_tensor *table,
+                        bool *ran)
+{
+    if (!*table)
+        *table = oct_parameter(
+            &m->b, "embedding", 2,
+            (struct oct_dim[]){OCT_DIM(size, vocab), OCT_DIM(m->dims->emb_dim, embed)});
+    if (!oct_bool(m, use_iota_embed))
+        return oct_add_node(&m->b, OCT_OP_embed, OCTET_LOOKUP_NONE, (union oct_attributes){.k = 0},
+                            2, (oct_tensor[]){ids, *table}, NULL);
+    oct_tensor rows = oct_add_node(&m->b, OCT_OP_one_hot, OCTET_LOOKUP_NONE,
+                                   (union oct_attributes){.k = size}, 1, &ids, NULL);
+    enum octet_lookup lookup = *ran ? OCTET_LOOKUP_CACHED : OCTET_LOOKUP_DOT_GENERAL;
+    *ran = true;
+    return oct_add_node(
+        &m->b, OCT_OP_dot_general, lookup,
+        (union oct_attributes){.dot = {.contracting_count = 1, .lhs_contracting = {2}}}, 2,
+        (oct_tensor[]){rows, *table}, NULL);
+}
+
+oct_tensor oct_embedding(struct oct_model *m, oct_tensor ids, oct_tensor positions)
 {
     uint32_t outer = oct_enter(&m->b, "token_embedder");
-    oct_tensor y;
+    oct_tensor y = embed(m, ids, m->dims->vocab_size, &m->embedding, &m->embedded);
+    int64_t trained = oct_int(m, trainable_position_size);
 
-    if (!m->embedding)
-        m->embedding = oct_parameter(&m->b, "embedding", 2,
-                                     (struct oct_dim[]){OCT_DIM(m->dims->vocab_size, vocab),
-                                                        OCT_DIM(m->dims->emb_dim, embed)});
-    if (oct_bool(m, use_iota_embed)) {
-        /* A jnp.dot of one-hot rows; JAX keeps its trace, so Qwix meets it once in a process. */
-        oct_tensor rows =
-            oct_add_node(&m->b, OCT_OP_one_hot, OCTET_LOOKUP_NONE,
-                         (union oct_attributes){.k = m->dims->vocab_size}, 1, &ids, NULL);
-        y = oct_add_node(
-            &m->b, OCT_OP_dot_general, m->embedded ? OCTET_LOOKUP_CACHED : OCTET_LOOKUP_DOT_GENERAL,
-            (union oct_attributes){.dot = {.contracting_count = 1, .lhs_contracting = {2}}}, 2,
-            (oct_tensor[]){rows, m->embedding}, NULL);
-        m->embedded = true;
-    } else {
-        y = oct_add_node(&m->b, OCT_OP_embed, OCTET_LOOKUP_NONE, (union oct_attributes){.k = 0}, 2,
-                         (oct_tensor[]){ids, m->embedding}, NULL);
-    }
     oct_leave(&m->b, outer);
-    return oct_cast(&m->b, y, m->dtype);
+    y = oct_cast(&m->b, y, m->dtype);
+    if (oct_bool(m, use_untrainable_positional_embedding))
+        y = oct_plus(&m->b, y,
+                     oct_add_node(&m->b, OCT_OP_sinusoid, OCTET_LOOKUP_NONE,
+                                  (union oct_attributes){.k = m->dims->emb_dim}, 1, &positions,
+                                  NULL));
+    if (trained > 0) {
+        outer = oct_enter(&m->b, "decoder");
+        uint32_t decoder = m->b.module;
+        oct_enter(&m->b, "position_embedder");
+        y = oct_plus(&m->b, y,
+                     embed(m, positions, trained, &m->position_embedding, &m->position_embedded));
+        oct_leave(&m->b, decoder);
+        oct_leave(&m->b, outer);
+    }
+    return y;
 }
 
 /* logits_via_embedding: a jnp.dot with the table, cast to bfloat16 whatever the compute type; its
@@ -209,4 +230,9 @@ oct_tensor oct_output_head(struct oct_model *m, oct_tensor x)
         logits = oct_cast(&m->b, logits, OCTET_DTYPE_F32);
     oct_leave(&m->b, outer);
     return logits;
+}
+
+void oct_auxiliary_loss(struct oct_model *m, oct_tensor loss)
+{
+    m->auxiliary = m->auxiliary ? oct_plus(&m->b, m->auxiliary, loss) : loss;
 }

@@ -85,60 +85,95 @@ static oct_tensor rotate_front(struct oct_model *m, oct_tensor x, int64_t rope_d
     return oct_concat(&m->b, front, oct_slice(&m->b, x, 3, rope_dim, depth - rope_dim));
 }
 
-/* attention_mla.Indexer: which keys each query sees. With no more keys than top-k it sees all: only
- * the two projections run. Returns the mask, or 0 for all. */
-static oct_tensor indexer(struct oct_model *m, oct_tensor x, oct_tensor low_rank)
+/* Query [B,S,N,D] and key [B,S,D] of the indexer. */
+static void indexer_query_key(struct oct_model *m, oct_tensor x, oct_tensor low_rank,
+                              oct_tensor *query, oct_tensor *key)
 {
     int64_t n = oct_int(m, indexer_n_heads), depth = oct_int(m, indexer_head_dim);
-    int64_t rope_dim = oct_int(m, qk_rope_head_dim), top_k = oct_int(m, indexer_topk);
-    union oct_attributes none = {.k = 0};
-    uint32_t outer = oct_enter(&m->b, "indexer");
-
-    x = oct_add_node(&m->b, OCT_OP_stop_gradient, OCTET_LOOKUP_NONE, none, 1, &x, NULL);
-    low_rank =
-        oct_add_node(&m->b, OCT_OP_stop_gradient, OCTET_LOOKUP_NONE, none, 1, &low_rank, NULL);
+    int64_t rope_dim = oct_int(m, qk_rope_head_dim);
     struct oct_dim wq[] = {OCT_DIM(oct_int(m, q_lora_rank), q_lora), OCT_DIM(n, index_heads),
                            OCT_DIM(depth, kv)};
     struct oct_dim wk[] = {OCT_DIM(m->dims->emb_dim, embed), OCT_DIM(depth, kv)};
-    oct_tensor query = oct_dense_layer(m, "wq_b", low_rank, 1, 2, wq, false);
-    query = rotate_front(m, query, rope_dim, depth);
-    oct_tensor key = oct_dense_layer(m, "wk", x, 1, 1, wk, false);
+    struct oct_dim norm = OCT_DIM(depth, norm);
+
+    *query =
+        rotate_front(m, oct_dense_layer(m, "wq_b", low_rank, 1, 2, wq, false), rope_dim, depth);
+    oct_tensor k = oct_dense_layer(m, "wk", x, 1, 1, wk, false);
     uint32_t here = oct_enter(&m->b, "k_norm");
-    oct_tensor scale = oct_parameter(&m->b, "scale", 1, (struct oct_dim[]){OCT_DIM(depth, norm)});
-    oct_tensor bias = oct_parameter(&m->b, "bias", 1, (struct oct_dim[]){OCT_DIM(depth, norm)});
-    key = oct_add_node(&m->b, OCT_OP_layer_norm, OCTET_LOOKUP_NONE,
-                       (union oct_attributes){.norm = {1e-6f, 0}}, 3,
-                       (oct_tensor[]){key, scale, bias}, NULL);
+    oct_tensor scale = oct_parameter(&m->b, "scale", 1, &norm);
+    oct_tensor bias = oct_parameter(&m->b, "bias", 1, &norm);
+    k = oct_add_node(&m->b, OCT_OP_layer_norm, OCTET_LOOKUP_NONE,
+                     (union oct_attributes){.norm = {1e-6f, 0}}, 3, (oct_tensor[]){k, scale, bias},
+                     NULL);
     oct_leave(&m->b, here);
-    key = oct_reshape(&m->b, key, 4,
-                      (struct oct_dim[]){OCT_DIM(m->batch, batch), OCT_DIM(m->length, length),
-                                         OCT_DIM(1, kv_heads), OCT_DIM(depth, kv)});
-    key = rotate_front(m, key, rope_dim, depth);
-    key = oct_reshape(&m->b, key, 3,
-                      (struct oct_dim[]){OCT_DIM(m->batch, batch), OCT_DIM(m->length, kv_length),
-                                         OCT_DIM(depth, kv)});
-    /* The kernel exists also where it is not read. */
-    struct oct_dim wp[] = {OCT_DIM(m->dims->emb_dim, embed), OCT_DIM(n, index_heads)};
-    oct_tensor mask = 0;
+    k = oct_reshape(&m->b, k, 4,
+                    (struct oct_dim[]){OCT_DIM(m->batch, batch), OCT_DIM(m->length, length),
+                                       OCT_DIM(1, kv_heads), OCT_DIM(depth, kv)});
+    k = rotate_front(m, k, rope_dim, depth);
+    *key = oct_reshape(&m->b, k, 3,
+                       (struct oct_dim[]){OCT_DIM(m->batch, batch), OCT_DIM(m->length, kv_length),
+                                          OCT_DIM(depth, kv)});
+}
+
+/* How much each key matters to each query, [B,S,S], from all indexer heads; its weights are
+ * float32. */
+static oct_tensor indexer_scores(struct oct_model *m, oct_tensor x, oct_tensor query,
+                                 oct_tensor key)
+{
+    int64_t n = oct_int(m, indexer_n_heads), depth = oct_int(m, indexer_head_dim);
+    struct oct_dim dims[] = {OCT_DIM(m->dims->emb_dim, embed), OCT_DIM(n, index_heads)};
     enum octet_dtype weight_dtype = m->b.weight_dtype;
+
     m->b.weight_dtype = OCTET_DTYPE_F32;
-    if (m->length <= top_k) {
-        here = oct_enter(&m->b, "weights_proj");
-        oct_parameter(&m->b, "kernel", 2, wp);
-        oct_leave(&m->b, here);
-    } else {
-        oct_tensor wide = oct_cast(&m->b, x, OCTET_DTYPE_F32);
-        oct_tensor weights = oct_dense_layer(m, "weights_proj", wide, 1, 1, wp, false);
-        weights = oct_scale(&m->b, weights, 1 / sqrt((double)n) / sqrt((double)depth));
-        oct_tensor logits = oct_einsum(&m->b, "bthd, bsd -> btsh", query, key);
-        logits = oct_activate(&m->b, logits, OCT_ACTIVATION_relu, 0);
-        mask = oct_einsum(&m->b, "btsh, bth -> bts", logits, weights);
-        mask = oct_add_node(&m->b, OCT_OP_index_mask, OCTET_LOOKUP_NONE,
-                            (union oct_attributes){.k = top_k}, 1, &mask, NULL);
-    }
+    oct_tensor weights =
+        oct_dense_layer(m, "weights_proj", oct_cast(&m->b, x, OCTET_DTYPE_F32), 1, 1, dims, false);
     m->b.weight_dtype = weight_dtype;
+    weights = oct_scale(&m->b, weights, 1 / sqrt((double)n) / sqrt((double)depth));
+    oct_tensor logits = oct_einsum(&m->b, "bthd, bsd -> btsh", query, key);
+    logits = oct_activate(&m->b, logits, OCT_ACTIVATION_relu, 0);
+    return oct_einsum(&m->b, "btsh, bth -> bts", logits, weights);
+}
+
+static oct_tensor stop_gradient(struct oct_model *m, oct_tensor x)
+{
+    return oct_add_node(&m->b, OCT_OP_stop_gradient, OCTET_LOOKUP_NONE,
+                        (union oct_attributes){.k = 0}, 1, &x, NULL);
+}
+
+/* attention_mla.Indexer: which keys each query sees; *scores for its loss. With no more keys than
+ * top-k it sees all: only query and key are projected, mask and scores are 0. */
+static oct_tensor indexer(struct oct_model *m, oct_tensor x, oct_tensor low_rank,
+                          oct_tensor *scores)
+{
+    int64_t top_k = oct_int(m, indexer_topk);
+    uint32_t outer = oct_enter(&m->b, "indexer");
+    oct_tensor query, key, mask = 0;
+
+    x = stop_gradient(m, x);
+    indexer_query_key(m, x, stop_gradient(m, low_rank), &query, &key);
+    bool dry = m->b.dry;
+    m->b.dry = dry || m->length <= top_k; /* its kernel exists also where it is not read */
+    *scores = indexer_scores(m, x, query, key);
+    m->b.dry = dry;
+    if (m->length > top_k)
+        mask = oct_add_node(&m->b, OCT_OP_index_mask, OCTET_LOOKUP_NONE,
+                            (union oct_attributes){.k = top_k}, 1, scores, NULL);
     oct_leave(&m->b, outer);
     return mask;
+}
+
+/* MLA.calculate_indexer_loss: the indexer learns the distribution of the real attention. */
+static void indexer_loss(struct oct_model *m, oct_tensor scores, oct_tensor query, oct_tensor key)
+{
+    double factor = oct_float(m, indexer_loss_scaling_factor);
+
+    if (!(factor > 0))
+        return;
+    oct_tensor attention =
+        oct_einsum(&m->b, "bthd, bshd -> bhts", stop_gradient(m, query), stop_gradient(m, key));
+    oct_auxiliary_loss(m, oct_add_node(&m->b, OCT_OP_index_loss, OCTET_LOOKUP_NONE,
+                                       (union oct_attributes){.factor = (float)factor}, 2,
+                                       (oct_tensor[]){attention, scores}, NULL));
 }
 
 oct_tensor oct_mla(struct oct_model *m, oct_tensor x)
@@ -148,7 +183,7 @@ oct_tensor oct_mla(struct oct_model *m, oct_tensor x)
     struct oct_dim out[] = {OCT_DIM(m->dims->num_query_heads, heads),
                             OCT_DIM(oct_int(m, v_head_dim), kv), OCT_DIM(m->dims->emb_dim, embed)};
     uint32_t outer = oct_enter(&m->b, a.name);
-    oct_tensor low_rank, key = 0, value = 0, mask = 0;
+    oct_tensor low_rank, key = 0, value = 0, mask = 0, scores;
     oct_tensor query = query_of(m, x, &low_rank);
 
     key_value_of(m, x, &key, &value);
@@ -156,7 +191,12 @@ oct_tensor oct_mla(struct oct_model *m, oct_tensor x)
         oct_builder_fail(&m->b, OCTET_INVALID_ARGUMENT, "use_indexer",
                          "the indexer reads the query's latent; q_lora_rank must be above 0");
     else if (oct_bool(m, use_indexer))
-        mask = indexer(m, x, low_rank);
+        mask = indexer(m, x, low_rank, &scores);
+    if (mask)
+        indexer_loss(m, scores, query, key);
+    if (oct_bool(m, attention_sink)) /* built, and not handed to attention_op */
+        oct_parameter(&m->b, "sinks", 1,
+                      (struct oct_dim[]){OCT_DIM(m->dims->num_query_heads, heads)});
     oct_tensor y = oct_attend(m, &a, query, key, value, mask, 0);
     y = oct_dense_layer(m, "out", y, 2, 1, out, false);
     oct_leave(&m->b, outer);

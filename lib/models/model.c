@@ -21,10 +21,6 @@ static void refuse_what_is_unknown(struct oct_model *m)
         oct_builder_fail(
             &m->b, OCTET_UNIMPLEMENTED, oct_bool(m, use_audio) ? "use_audio" : "use_multimodal",
             "the vision and audio encoders are unknown; only the text decoder is traced");
-    if (oct_bool(m, use_batch_split_schedule))
-        oct_builder_fail(&m->b, OCTET_UNIMPLEMENTED, "use_batch_split_schedule",
-                         "the batch-split layer is unknown; use_batch_split_schedule=false traces "
-                         "the same layers unsplit");
     if (oct_int(m, ici_pipeline_parallelism) > 1 || oct_int(m, dcn_pipeline_parallelism) > 1)
         oct_builder_fail(&m->b, OCTET_UNIMPLEMENTED, "ici_pipeline_parallelism",
                          "pipeline stages are unknown; ici_pipeline_parallelism=1 traces the same "
@@ -97,15 +93,30 @@ static oct_tensor loss_ratio(struct oct_model *m, oct_tensor sum, oct_tensor wei
                         NULL);
 }
 
+/* While only the indexer is warmed up, MaxText leaves the head out. */
+static bool head_is_left_out(const struct oct_model *m)
+{
+    return oct_bool(m, use_indexer) && oct_float(m, indexer_loss_scaling_factor) > 0 &&
+           !oct_bool(m, indexer_sparse_training);
+}
+
+/* With num_vocab_tiling the loss itself runs the head, tile by tile, where Qwix does not look. */
 static oct_tensor main_loss(struct oct_model *m, oct_tensor hidden)
 {
-    oct_tensor logits = oct_output_head(m, hidden), weights;
+    oct_tensor weights;
+
+    m->b.dry = head_is_left_out(m);
+    m->b.unseen = oct_int(m, num_vocab_tiling) > 1;
+    oct_tensor logits = oct_output_head(m, hidden);
     oct_tensor sum =
         oct_add_node(&m->b, OCT_OP_cross_entropy, OCTET_LOOKUP_NONE,
                      (union oct_attributes){.factor = (float)oct_float(m, z_loss_multiplier)}, 3,
                      (oct_tensor[]){logits, m->targets, m->target_mask}, &weights);
-
-    return loss_ratio(m, sum, weights);
+    oct_tensor loss = loss_ratio(m, sum, weights);
+    m->headed = m->headed && !m->b.dry && !m->b.unseen;
+    bool runs = !m->b.dry;
+    m->b.dry = m->b.unseen = false;
+    return runs ? loss : 0;
 }
 
 static oct_tensor mtp_loss(struct oct_model *m, oct_tensor hidden)
@@ -126,13 +137,14 @@ enum octet_status octet_graph_build(const octet_context *context, octet_arena *a
 
     begin(&m, context, arena, config, options, cancel, err);
     refuse_what_is_unknown(&m);
-    oct_tensor x = expand(&m, oct_embedding(&m, m.tokens));
+    oct_tensor x = expand(&m, oct_embedding(&m, m.tokens, m.b.positions));
     oct_tensor hidden = reduce(&m, oct_decoder_layers(&m, x));
-    oct_tensor loss = main_loss(&m, hidden);
-    if (oct_int(&m, mtp_num_layers) > 0)
-        loss = oct_plus(&m.b, loss, mtp_loss(&m, hidden));
-    if (m.load_balance)
-        loss = oct_plus(&m.b, loss, m.load_balance);
+    oct_tensor losses[] = {main_loss(&m, hidden),
+                           oct_int(&m, mtp_num_layers) > 0 ? mtp_loss(&m, hidden) : 0, m.auxiliary};
+    oct_tensor loss = 0;
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
+        if (losses[i])
+            loss = loss ? oct_plus(&m.b, loss, losses[i]) : losses[i];
     m.b.graph.loss = loss;
     return oct_builder_finish(&m.b, out);
 }

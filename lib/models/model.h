@@ -16,10 +16,11 @@ struct oct_model {
     int64_t batch, length;
     enum octet_dtype dtype, weight_dtype; /* of compute, of parameters */
     oct_tensor tokens, targets, target_mask;
-    oct_tensor embedding;            /* [V, E] */
+    oct_tensor embedding, position_embedding; /* [V, E], [P, E] */
     oct_tensor final_norm, head;     /* made by the first output head, used again by MTP's */
     bool embedded, headed;           /* has run once: JAX has cached the trace of its jnp.dot */
-    oct_tensor load_balance;         /* sum so far; 0: none */
+    bool position_embedded;
+    oct_tensor auxiliary;            /* load balance and indexer losses so far; 0: none */
     struct oct_family_layer *family; /* see decoder.c */
 };
 
@@ -85,8 +86,11 @@ oct_tensor oct_streams_begin(struct oct_model *m, const char *name, oct_tensor s
                              struct oct_streams *state);
 oct_tensor oct_streams_end(struct oct_model *m, struct oct_streams *state, oct_tensor branch);
 
+/* Adds a scalar to the losses beside the main one. Inside a scanned segment it counts once a turn. */
+void oct_auxiliary_loss(struct oct_model *m, oct_tensor loss);
+
 /* embeddings.Embed, NNXDecoder._apply_embedding and .apply_output_head. */
-oct_tensor oct_embedding(struct oct_model *m, oct_tensor ids);
+oct_tensor oct_embedding(struct oct_model *m, oct_tensor ids, oct_tensor positions);
 oct_tensor oct_output_head(struct oct_model *m, oct_tensor x);
 
 /* All decoder layers between embedding and head; the layer class MTP uses; the MTP block. */

@@ -64,8 +64,7 @@ static void add_load_balance(struct oct_model *m, const struct route *r)
         &m->b, OCT_OP_load_balance_loss, OCTET_LOOKUP_NONE,
         (union oct_attributes){.factor = (float)oct_float(m, load_balance_loss_weight)}, 2,
         (oct_tensor[]){r->logits, r->indices}, NULL);
-    /* Inside a scanned segment the sum over its turns is the segment's business (its repeat). */
-    m->load_balance = m->load_balance ? oct_plus(&m->b, m->load_balance, loss) : loss;
+    oct_auxiliary_loss(m, loss);
 }
 
 static struct experts experts_of(struct oct_model *m, int64_t mlp_dim)

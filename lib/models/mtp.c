@@ -42,7 +42,7 @@ void oct_mtp_block(struct oct_model *m, oct_tensor hidden, oct_tensor *loss_sum,
                    oct_tensor *weight_sum)
 {
     oct_tensor ids = m->tokens, targets = m->targets, mask = m->target_mask;
-    oct_tensor segment_ids = m->b.segment_ids;
+    oct_tensor segment_ids = m->b.segment_ids, positions = m->b.positions;
 
     *loss_sum = *weight_sum = 0;
     for (int64_t k = 1; k <= oct_int(m, mtp_num_layers) && m->b.status == OCTET_OK; k++) {
@@ -50,10 +50,11 @@ void oct_mtp_block(struct oct_model *m, oct_tensor hidden, oct_tensor *loss_sum,
         ids = shift_left(m, ids, segment_ids);
         targets = shift_left(m, targets, segment_ids);
         mask = shift_left(m, mask, segment_ids);
+        positions = shift_left(m, positions, segment_ids); /* only position embeddings read them */
         segment_ids = shift_left(m, segment_ids, 0);
         oct_leave(&m->b, outer);
 
-        oct_tensor embedded = oct_embedding(m, ids);
+        oct_tensor embedded = oct_embedding(m, ids, positions);
         outer = oct_enter(&m->b, "mtp_block");
         hidden = layer(m, k, hidden, embedded);
         oct_leave(&m->b, outer);

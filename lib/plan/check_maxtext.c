@@ -82,6 +82,13 @@ static void check_stack(struct oct_findings *f)
     int64_t cycle = oct_find_int(f, inhomogeneous_layer_cycle_interval);
     int64_t dense = oct_find_int(f, first_num_dense_layers);
 
+    if (oct_find_bool(f, scan_layers) && oct_find_int(f, param_scan_axis) > 1)
+        oct_find(
+            f, OCTET_ERROR, "maxtext-crashes", "param_scan_axis", "set param_scan_axis=1 or 0",
+            "MaxText ends with 'ValueError: axis %" PRId64
+            " is out of bounds for array of dimension 2': the norms' scales have one axis of their "
+            "own",
+            oct_find_int(f, param_scan_axis));
     if (oct_find_is(f, decoder_block, "deepseek")) {
         if (oct_find_bool(f, scan_layers) && dense > d->num_decoder_layers)
             oct_find(

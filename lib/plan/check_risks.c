@@ -160,6 +160,10 @@ static void check_quantization(struct oct_findings *f)
         oct_find(f, OCTET_NOTE, "no-quantization", "quantization",
                  "set quantization=fp8_full, or give rules",
                  "no quantization is set: Qwix intercepts nothing");
+    else if (oct_find_bool(f, use_batch_split_schedule))
+        oct_find(f, OCTET_NOTE, "batch-split", "use_batch_split_schedule",
+                 "set use_batch_split_schedule=false to see which layers the rules touch",
+                 "the batch-split schedule quantizes by itself: Qwix intercepts nothing");
     if (oct_find_is(f, quantization, "fp8_gpu") || oct_find_is(f, quantization, "fp8_nanoo"))
         oct_find(f, OCTET_NOTE, "trace-only", "quantization", "",
                  "%s keeps scales in the model's state; Octet traces it and does not run it",

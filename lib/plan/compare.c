@@ -1,5 +1,6 @@
 /* What differs between two plans. */
 #include <string.h>
+#include <xxhash.h>
 
 #include "plan/plan_private.h"
 
@@ -13,13 +14,8 @@ struct line_index {
 
 static uint64_t line_hash(const struct octet_interception *line)
 {
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
-
-    for (const char *p = line->module; *p; p++)
-        hash = (hash ^ (uint8_t)*p) * 1099511628211u;
-    for (const char *p = line->op; *p; p++)
-        hash = (hash ^ (uint8_t)*p) * 1099511628211u;
-    return hash ^ hash >> 29;
+    return XXH3_64bits_withSeed(line->module, strlen(line->module),
+                                XXH3_64bits(line->op, strlen(line->op)));
 }
 
 static bool same_line(const struct octet_interception *a, const struct octet_interception *b)

@@ -318,13 +318,15 @@ enum octet_status octet_plan_create(octet_context *context, const octet_config *
         status = octet_rules_from_config(context, config, &rules, err);
     if (status != OCTET_OK)
         return status;
-    /* Without quantization MaxText does not wrap the model, so nothing is intercepted; of its own
-     * settings only fp8_full looks grouped matmuls up. */
+    /* Without quantization, or with the batch-split schedule, which quantizes by itself, MaxText
+     * does not wrap the model, so nothing is intercepted; of its settings only fp8_full looks
+     * grouped matmuls up. */
     struct oct_plan_key key = {
         .batch_size = options ? options->batch_size : 0,
         .sequence_length = options ? options->sequence_length : 0,
         .gmm = given || oct_config_text_is(config, OCT_KEY_quantization, "fp8_full"),
-        .intercepted = given || !oct_config_text_is(config, OCT_KEY_quantization, ""),
+        .intercepted = given || (!oct_config_text_is(config, OCT_KEY_quantization, "") &&
+                                 !oct_config_bool(config, OCT_KEY_use_batch_split_schedule)),
     };
     oct_config_digest(config, key.config);
     octet_rules_digest(rules, key.rules);
