@@ -107,8 +107,8 @@ static void on_arrival(struct event *event, bool ok)
         destroy(call);
         return;
     }
-    (void)call_accept(loop); /* without memory the loop's sweep tries again */
     begin(call);
+    (void)call_accept(loop); /* without memory the loop's sweep tries again */
 }
 
 /* ---- What came with the call ---- */
@@ -175,6 +175,8 @@ static void read_arrival(struct call *call)
     char *peer = grpc_call_get_peer(call->handle);
     snprintf(call->peer, sizeof call->peer, "%s", peer);
     gpr_free(peer);
+    call->peer_key = peer_key_parse(call->peer);
+    guard_call(call->loop->guard, &call->peer_key);
     if (!take_request_id(call, "octet-request-id") && !take_request_id(call, "x-request-id"))
         make_request_id(call);
 }
@@ -251,6 +253,14 @@ static void send_message(struct call *call)
     start(call, ops, count, &call->sending);
 }
 
+/* The request is here (received bytes) or is not waited for any longer (0). */
+static void stop_receiving(struct call *call, int64_t received)
+{
+    if (call->is_expected)
+        guard_settle(call->loop->guard, &call->peer_key, call->method->request_bytes_max, received);
+    call->is_receiving = call->is_expected = false;
+}
+
 static void give_place_back(struct call *call)
 {
     if (call->has_place)
@@ -264,8 +274,8 @@ void call_end(struct call *call, enum octet_status status, const char *text)
         return;
     give_place_back(call);
     health_unwatch(&call->watcher);
+    stop_receiving(call, 0);
     call->is_ending = true;
-    call->is_receiving = false;
     call->status = status;
     snprintf(call->text, sizeof call->text, "%s", text);
     if (!call->is_sending) /* else on_sending goes on from here */
@@ -289,20 +299,14 @@ static void on_ending(struct event *event, bool ok)
 
 /* ---- Admission ---- */
 
-static void refuse(struct call *call, enum octet_status status, const char *text)
+static enum octet_status unknown_method(const struct call *call, struct octet_error *err)
 {
-    call->loop->counts.refused++;
-    call_end(call, status, text);
-}
-
-static void refuse_unknown(struct call *call)
-{
-    char text[400];
     int length = (int)GRPC_SLICE_LENGTH(call->details.method);
 
-    snprintf(text, sizeof text, "method '%.*s' is unknown to this server; it serves octet.v1.Octet",
-             length > 200 ? 200 : length, (const char *)GRPC_SLICE_START_PTR(call->details.method));
-    refuse(call, OCTET_UNIMPLEMENTED, text);
+    return octet_fail(err, OCTET_UNIMPLEMENTED, NULL,
+                      "method '%.*s' is unknown to this server; it serves octet.v1.Octet",
+                      length > 200 ? 200 : length,
+                      (const char *)GRPC_SLICE_START_PTR(call->details.method));
 }
 
 static bool may_call(const struct call *call)
@@ -337,31 +341,39 @@ static enum octet_status admit(struct call *call, struct octet_error *err)
     return OCTET_OK;
 }
 
-static void begin(struct call *call)
+/* Why the call is not taken; OCTET_OK when it is, with its place. */
+static enum octet_status judge(struct call *call, struct octet_error *err)
 {
     struct loop *loop = call->loop;
-    struct octet_error error;
-    grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
 
-    loop_call_opened(loop, call);
-    read_arrival(call);
-    op.data.recv_close_on_server.cancelled = &call->cancelled;
-    start(call, &op, 1, &call->closing);
     call->method =
         services_find(&loop->services, (const char *)GRPC_SLICE_START_PTR(call->details.method),
                       GRPC_SLICE_LENGTH(call->details.method));
-    if (!call->method) {
-        refuse_unknown(call);
-    } else if (!may_call(call)) {
-        refuse(call, OCTET_UNAUTHENTICATED,
-               "this server wants a token: metadata 'authorization: Bearer TOKEN'");
-    } else if (drain_refuses(&loop->drain, call->method)) {
-        refuse(call, OCTET_UNAVAILABLE, "the server is shutting down");
-    } else if (admit(call, &error) != OCTET_OK) {
-        loop->counts.refused++;
-        end_with(call, &error);
+    if (!call->method)
+        return unknown_method(call, err);
+    if (!may_call(call))
+        return octet_fail(err, OCTET_UNAUTHENTICATED, NULL,
+                          "this server wants a token: metadata 'authorization: Bearer TOKEN'");
+    if (drain_refuses(&loop->drain, call->method))
+        return octet_fail(err, OCTET_UNAVAILABLE, NULL, "the server is shutting down");
+    return admit(call, err);
+}
+
+static void begin(struct call *call)
+{
+    struct octet_error error;
+    grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
+
+    loop_call_opened(call->loop, call);
+    read_arrival(call);
+    op.data.recv_close_on_server.cancelled = &call->cancelled;
+    if (judge(call, &error) == OCTET_OK) {
+        receive(call); /* first: the request is what the client waits for */
+        start(call, &op, 1, &call->closing);
     } else {
-        receive(call);
+        call->loop->counts.refused++;
+        start(call, &op, 1, &call->closing);
+        end_with(call, &error);
     }
 }
 
@@ -372,7 +384,8 @@ static void receive(struct call *call)
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
 
     op.data.recv_message.recv_message = &call->received;
-    call->is_receiving = true;
+    call->is_receiving = call->is_expected = true;
+    guard_expect(call->loop->guard, &call->peer_key, call->method->request_bytes_max);
     call->receiving_since_ns = octet_now_ns();
     start(call, &op, 1, &call->receipt);
 }
@@ -434,7 +447,7 @@ static void on_receipt(struct event *event, bool ok)
     struct call *call = OWNER_OF(event, struct call, receipt);
     grpc_byte_buffer *body = call->received;
 
-    call->is_receiving = false;
+    stop_receiving(call, body ? (int64_t)grpc_byte_buffer_length(body) : 0);
     call->received = NULL;
     if (call->is_gone || call->is_ending) {
         if (body)
@@ -531,8 +544,8 @@ static void on_sending(struct event *event, bool ok)
 
 static void give_up(struct call *call)
 {
+    stop_receiving(call, 0);
     call->is_gone = true;
-    call->is_receiving = false;
     give_place_back(call);
     health_unwatch(&call->watcher);
     if (!call->job)

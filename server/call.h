@@ -12,6 +12,7 @@
 
 #include <grpc/grpc.h>
 
+#include "guard.h"
 #include "health.h"
 #include "inbox.h"
 #include "method.h"
@@ -28,7 +29,8 @@ struct call {
     grpc_call *handle;
     grpc_call_details details;
     grpc_metadata_array metadata;
-    char peer[PEER_BYTES];             /* "ipv4:127.0.0.1:48524" */
+    char peer[PEER_BYTES]; /* "ipv4:127.0.0.1:48524" */
+    struct peer_key peer_key;
     char request_id[REQUEST_ID_BYTES]; /* the client's or ours */
     uint64_t arrived_ns, deadline_ns;  /* deadline 0: none */
 
@@ -42,6 +44,7 @@ struct call {
     bool has_place;    /* of the scheduler, without a job */
     bool is_stream;    /* counted in loop->streams */
     bool is_receiving; /* a request is on its way */
+    bool is_expected;  /* by the guard */
     uint64_t receiving_since_ns;
     bool is_sending, has_sent; /* a message is under way; the initial metadata is out */
     bool is_ending;            /* the status was given to gRPC, or waits for is_sending */

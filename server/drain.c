@@ -9,9 +9,13 @@
 #include "rpc.h"
 #include "signals.h"
 
-enum { STUBBORN_LANE_MS = 10000 };
+enum {
+    STUBBORN_LANE_MS = 10000,
+    GOODBYE_MS = 500, /* for connections without calls to close by themselves */
+};
 
 static void on_delay_over(uv_timer_t *timer);
+static void on_goodbye_over(uv_timer_t *timer);
 static void on_grace_over(uv_timer_t *timer);
 static void on_lane_stubborn(uv_timer_t *timer);
 
@@ -100,6 +104,7 @@ static void on_delay_over(uv_timer_t *timer)
     end_streams(drain->loop);
     rpc_shutdown(drain->loop->rpc, &drain->shut);
     uv_timer_start(timer, on_grace_over, grace_ms > passed_ms ? grace_ms - passed_ms : 0, 0);
+    drain_check(drain);
 }
 
 static void on_lane_stubborn(uv_timer_t *timer)
@@ -107,6 +112,15 @@ static void on_lane_stubborn(uv_timer_t *timer)
     log_event(LOG_LEVEL_ERROR, "a cancelled call did not stop; giving up",
               log_number("calls", drain_of(timer)->loop->open));
     _exit(EXIT_FAILURE);
+}
+
+/* gRPC waits for clients to answer its goodbye, and a mute one would use up the grace period. */
+static void on_goodbye_over(uv_timer_t *timer)
+{
+    struct drain *drain = drain_of(timer);
+
+    rpc_cancel_calls(drain->loop->rpc);
+    uv_timer_start(timer, on_lane_stubborn, STUBBORN_LANE_MS, 0);
 }
 
 static void on_grace_over(uv_timer_t *timer)
@@ -128,7 +142,11 @@ bool drain_refuses(const struct drain *drain, const struct method *method)
 
 void drain_check(struct drain *drain)
 {
-    if (drain->phase == DRAIN_ENDED && drain->loop->open == 0)
+    if (drain->loop->open > 0)
+        return;
+    if (drain->phase == DRAIN_CLOSING)
+        uv_timer_start(&drain->timer, on_goodbye_over, GOODBYE_MS, 0);
+    else if (drain->phase == DRAIN_ENDED)
         loop_close(drain->loop);
 }
 

@@ -54,6 +54,24 @@ static void on_sweep(uv_timer_t *timer)
         ;
 }
 
+/* A connection has sent more than the requests that are on their way may hold; which of them is too
+ * large only gRPC knows, so all of that connection's end. */
+static void on_excess(void *user, const struct peer_key *peer)
+{
+    struct loop *loop = user;
+    char text[160];
+
+    for (struct call *call = loop->calls.next, *next; call != &loop->calls; call = next) {
+        next = call->next;
+        if (!call->is_receiving || !peer_key_equal(&call->peer_key, peer))
+            continue;
+        snprintf(text, sizeof text,
+                 "the request is larger than %s, %lld bytes; reading stopped there",
+                 call->method->limit_name, (long long)call->method->request_bytes_max);
+        call_end(call, OCTET_RESOURCE_EXHAUSTED, text);
+    }
+}
+
 /* ---- Facts for GetServerInfo ---- */
 
 #define CPU_FEATURES(X)                                                                            \
@@ -179,6 +197,7 @@ close_loop:
 
 void loop_close(struct loop *loop)
 {
+    guard_stop(loop->guard);
     inbox_close(&loop->inbox);
     drain_close_handles(&loop->drain);
     uv_close((uv_handle_t *)&loop->sweep, NULL);
@@ -189,6 +208,8 @@ static enum octet_status serve(struct loop *loop, struct octet_error *err)
     int port;
     enum octet_status status = rpc_listen(loop->rpc, loop->config, &port, err);
 
+    if (status == OCTET_OK)
+        status = guard_start(loop->config, port, &loop->inbox, on_excess, loop, &loop->guard, err);
     if (status != OCTET_OK)
         return status;
     for (int i = 0; i < ACCEPTS; i++)
@@ -259,6 +280,7 @@ enum octet_status loop_run(const struct config *config, const struct octet_metho
     services_free(&loop.services);
     tokens_free(loop.tokens);
     octet_context_destroy(context);
+    guard_free(loop.guard);
     inbox_free(&loop.inbox);
     uv_loop_close(&loop.uv);
     return status;

@@ -12,6 +12,7 @@
 #include "call.h"
 #include "config.h"
 #include "drain.h"
+#include "guard.h"
 #include "health.h"
 #include "inbox.h"
 #include "job.h"
@@ -32,7 +33,8 @@ struct loop {
     struct health health;
     struct tokens *tokens; /* NULL: none asked for */
     struct drain drain;
-    uv_timer_t sweep; /* looks for late requests */
+    struct guard *guard; /* NULL: not started, or a unix socket */
+    uv_timer_t sweep;    /* looks for late requests */
 
     struct call calls; /* the ring's fixed point */
     int64_t open;      /* calls in the ring */
