@@ -43,21 +43,45 @@ static bool is_bare(const char *text)
         if (!is_word_character(*p) && !strchr("-+./<>()|*^$=@;~", *p))
             return false;
     oct_yaml_resolve(text, &node);
-    return node.kind == OCT_YAML_TEXT && strcasecmp(text, "none") && strcmp(text, "...");
+    return node.kind == OCT_YAML_TEXT && strcasecmp(text, "none") && strcmp(text, "...") &&
+           strcmp(text, "<<");
+}
+
+/* One character of UTF-8 text that is known to be well-formed. */
+static uint32_t next_character(const char **text)
+{
+    const unsigned char *p = (const unsigned char *)*text;
+    int more = *p < 0x80 ? 0 : *p < 0xe0 ? 1 : *p < 0xf0 ? 2 : 3;
+    uint32_t point = more ? *p & (0x3fu >> more) : *p;
+
+    for (p++; more && (*p & 0xc0) == 0x80; more--)
+        point = point << 6 | (*p++ & 0x3fu);
+    *text = (const char *)p;
+    return point;
+}
+
+/* What cannot stand in a YAML text as it is, or would be read as the end of a line. */
+static bool needs_escape(uint32_t point)
+{
+    return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x2028 || point == 0x2029 ||
+           point == 0xfeff || point == 0xfffe || point == 0xffff;
 }
 
 static void put_double_quoted(struct writer *w, const char *text)
 {
     put_text(w, "\"");
-    for (; *text; text++) {
-        char escaped[8];
-        if (*text == '"' || *text == '\\')
-            snprintf(escaped, sizeof escaped, "\\%c", *text);
-        else if ((unsigned char)*text < ' ' || *text == 0x7f)
-            snprintf(escaped, sizeof escaped, "\\x%02X", (unsigned)*text);
-        else
-            snprintf(escaped, sizeof escaped, "%c", *text);
-        put_text(w, escaped);
+    while (*text) {
+        const char *start = text;
+        uint32_t point = next_character(&text);
+        char escaped[16];
+        if (needs_escape(point)) {
+            snprintf(escaped, sizeof escaped, point < 0x100 ? "\\x%02X" : "\\u%04X", point);
+            put_text(w, escaped);
+            continue;
+        }
+        if (point == '"' || point == '\\')
+            put_text(w, "\\");
+        put(w, start, (size_t)(text - start));
     }
     put_text(w, "\"");
 }
@@ -68,8 +92,8 @@ static void put_scalar(struct writer *w, const char *text)
         put_text(w, text);
         return;
     }
-    for (const char *p = text; *p; p++)
-        if ((unsigned char)*p < ' ' || *p == 0x7f) {
+    for (const char *p = text; *p;)
+        if (needs_escape(next_character(&p))) {
             put_double_quoted(w, text);
             return;
         }
