@@ -1,0 +1,252 @@
+/* Findings: each risk and each refusal is told when it is there, and only then.
+ * What could break: a warning that nobody can act on (every finding above a note must name a way
+ * out), one that shows up on a sound config, or one that stays silent. */
+#include <stdio.h>
+#include <string.h>
+
+#include "fixture.h"
+
+struct found {
+    const struct octet_finding *items;
+    size_t count;
+};
+
+static struct found check_with(struct fixture *f, const char *model, const char *const *settings,
+                               const struct octet_check_options *options)
+{
+    const octet_config *config = fixture_config(f, model, settings);
+    struct octet_graph_options size = {1, 128};
+    octet_plan *plan = NULL;
+    struct octet_error plan_error = {.status = OCTET_OK};
+    struct found found;
+
+    if (octet_plan_create(f->context, config, NULL, &size, NULL, &plan, &plan_error) != OCTET_OK)
+        plan = NULL;
+    enum octet_status status =
+        octet_check(f->context, f->arena, config, plan, plan ? NULL : &plan_error, options,
+                    &found.items, &found.count, &f->err);
+    ck_assert_msg(status == OCTET_OK, "%s: %s", f->err.field, f->err.text);
+    octet_plan_unref(plan);
+    for (size_t i = 0; i < found.count; i++)
+        ck_assert_msg(found.items[i].severity == OCTET_NOTE || found.items[i].remedy[0] ||
+                          strcmp(found.items[i].id, "unknown-layer") == 0,
+                      "no way out of %s", found.items[i].id);
+    return found;
+}
+
+static const struct octet_finding *finding(struct found found, const char *id)
+{
+    for (size_t i = 0; i < found.count; i++)
+        if (strcmp(found.items[i].id, id) == 0)
+            return &found.items[i];
+    return NULL;
+}
+
+static size_t of_severity(struct found found, enum octet_severity severity)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < found.count; i++)
+        count += found.items[i].severity == severity;
+    return count;
+}
+
+START_TEST(a_sound_config_has_no_findings)
+{
+    struct fixture f;
+
+    fixture_begin(&f);
+    struct found found = check_with(&f, "llama2-7b", SETTINGS("quantization=fp8_full"), NULL);
+    ck_assert_uint_eq(found.count, 0);
+    fixture_end(&f);
+}
+END_TEST
+
+START_TEST(risks_of_a_mixture_of_experts_are_told)
+{
+    struct fixture f;
+
+    fixture_begin(&f);
+    struct found found = check_with(&f, "deepseek3-671b",
+                                    SETTINGS("quantization=fp8_full", "mtp_num_layers=1"), NULL);
+    ck_assert_int_eq(finding(found, "router-quantized")->severity, OCTET_WARNING);
+    ck_assert_ptr_nonnull(strstr(finding(found, "router-quantized")->subject, "/gate"));
+    ck_assert_ptr_nonnull(finding(found, "mtp-left-out"));
+    ck_assert_ptr_null(finding(found, "experts-unquantized"));
+    ck_assert_uint_eq(of_severity(found, OCTET_ERROR), 0);
+
+    found = check_with(&f, "deepseek3-671b",
+                       SETTINGS("quantization=fp8_full", "mtp_num_layers=1", "quantize_mtp=true",
+                                "sparse_matmul=false", "megablox=false"),
+                       NULL);
+    ck_assert_ptr_null(finding(found, "mtp-left-out"));
+    ck_assert_ptr_nonnull(strstr(finding(found, "experts-unquantized")->message, "einsum"));
+
+    found = check_with(&f, "mixtral-8x7b", SETTINGS("quantization=int8"), NULL);
+    ck_assert_ptr_nonnull(strstr(finding(found, "experts-unquantized")->message, "gmm"));
+    found = check_with(
+        &f, "deepseek3.2-671b",
+        SETTINGS("quantization=fp8_full", "max_target_length=4096", "indexer_topk=64"), NULL);
+    ck_assert_ptr_nonnull(finding(found, "indexer-quantized"));
+    fixture_end(&f);
+}
+END_TEST
+
+START_TEST(settings_that_ragged_dot_ignores_are_told)
+{
+    struct fixture f;
+    const char *calibration = "weight_quantization_calibration_method=fixed,-224,224";
+
+    fixture_begin(&f);
+    struct found found = check_with(
+        &f, "mixtral-8x7b", SETTINGS("quantization=fp8_full", "megablox=false", calibration), NULL);
+    ck_assert_ptr_nonnull(finding(found, "ragged-dot-settings-ignored"));
+    found =
+        check_with(&f, "mixtral-8x7b", SETTINGS("quantization=fp8_full", "megablox=false"), NULL);
+    ck_assert_ptr_null(finding(found, "ragged-dot-settings-ignored"));
+    fixture_end(&f);
+}
+END_TEST
+
+/* The tile sizes of golden/maxtext/traces/FAILED.json, and the way out that is named there. */
+START_TEST(tiles_that_maxtext_asserts_on_are_predicted)
+{
+    struct fixture f;
+    static const struct {
+        const char *model, *assertion;
+    } cases[] = {{"deepseek2-16b", "v=1408 bv=1024 s=1408"},
+                 {"deepseek2-236b", "v=1536 bv=1024 s=1536"},
+                 {"deepseek3-tiny", "v=64 bv=1024 s=64"},
+                 {"qwen3-30b-a3b", "v=768 bv=1024 s=768"}};
+
+    fixture_begin(&f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct found found =
+            check_with(&f, cases[i].model, SETTINGS("quantization=fp8_full"), NULL);
+        ck_assert_ptr_nonnull(
+            strstr(finding(found, "maxtext-tile-size")->message, cases[i].assertion));
+        ck_assert_int_eq(finding(found, "maxtext-tile-size")->severity, OCTET_ERROR);
+    }
+    struct found found = check_with(
+        &f, "deepseek2-16b",
+        SETTINGS("quantization=fp8_full", "wi_tile_fwd_mlp_dim=1408", "wi_tile_drhs_mlp_dim=1408",
+                 "wo_tile_fwd_embed_dim=2048", "wo_tile_drhs_embed_dim=2048"),
+        NULL);
+    ck_assert_ptr_null(finding(found, "maxtext-tile-size"));
+    found = check_with(&f, "deepseek3-671b", SETTINGS("quantization=fp8_full"), NULL);
+    ck_assert_ptr_null(finding(found, "maxtext-tile-size"));
+    fixture_end(&f);
+}
+END_TEST
+
+START_TEST(crashes_of_maxtext_are_predicted)
+{
+    struct fixture f;
+    static const struct {
+        const char *model, *setting, *id;
+    } cases[] = {
+        {"qwen3-0.6b", "mtp_num_layers=1", "maxtext-crashes"},
+        {"llama3-405b", "dtype=bfloat16", "maxtext-refuses"},
+        {"olmo3-7b", "base_num_decoder_layers=2", "maxtext-crashes"},
+        {"gpt-oss-20b", "base_num_decoder_layers=7", "layers-dropped"},
+        {"llama2-7b", "param_scan_axis=2", "maxtext-crashes"},
+    };
+
+    fixture_begin(&f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct found found = check_with(&f, cases[i].model,
+                                        SETTINGS("quantization=fp8_full", cases[i].setting), NULL);
+        ck_assert_msg(finding(found, cases[i].id) != NULL, "%s %s", cases[i].model,
+                      cases[i].setting);
+    }
+    fixture_end(&f);
+}
+END_TEST
+
+START_TEST(required_and_forbidden_modules_are_held)
+{
+    struct fixture f;
+    const char *require[] = {"mtp_block/.*", "decoder/.*attention/wq_b", "nowhere/.*"};
+    const char *forbid[] = {".*/gate"};
+    struct octet_check_options options = {require, 3, forbid, 1};
+
+    fixture_begin(&f);
+    struct found found = check_with(
+        &f, "deepseek3-671b", SETTINGS("quantization=fp8_full", "mtp_num_layers=1"), &options);
+    size_t unquantized = 0;
+    for (size_t i = 0; i < found.count; i++)
+        if (strcmp(found.items[i].id, "required-unquantized") == 0) {
+            ck_assert_int_eq(strncmp(found.items[i].subject, "mtp_block/", 10), 0);
+            unquantized++;
+        }
+    ck_assert_uint_eq(unquantized, 11);
+    ck_assert_str_eq(finding(found, "required-missing")->subject, "nowhere/.*");
+    ck_assert_ptr_nonnull(strstr(finding(found, "forbidden-quantized")->subject, "/gate"));
+    fixture_end(&f);
+}
+END_TEST
+
+START_TEST(a_bad_pattern_names_its_place)
+{
+    struct fixture f;
+    const char *require[] = {".*", "("};
+    struct octet_check_options options = {.require = require, .require_count = 2};
+    const struct octet_finding *items;
+    size_t count;
+
+    fixture_begin(&f);
+    const octet_config *config = fixture_config(&f, "llama2-7b", SETTINGS("quantization=fp8_full"));
+    octet_plan *plan = fixture_plan(&f, config, NULL);
+    ck_assert_int_eq(
+        octet_check(f.context, f.arena, config, plan, NULL, &options, &items, &count, &f.err),
+        OCTET_INVALID_ARGUMENT);
+    ck_assert_str_eq(f.err.field, "require[1]");
+    octet_plan_unref(plan);
+    fixture_end(&f);
+}
+END_TEST
+
+START_TEST(settings_without_effect_and_overrides_are_listed)
+{
+    struct fixture f;
+
+    fixture_begin(&f);
+    struct found found =
+        check_with(&f, "llama2-7b",
+                   SETTINGS("quantization=fp8_full", "run_name=mine", "base_emb_dim=2048"), NULL);
+    ck_assert_str_eq(finding(found, "no-effect")->subject, "run_name");
+    ck_assert_str_eq(finding(found, "override-model-config")->subject, "base_emb_dim");
+    found = check_with(
+        &f, "llama2-7b",
+        SETTINGS("quantization=fp8_full", "base_emb_dim=2048", "override_model_config=true"), NULL);
+    ck_assert_ptr_null(finding(found, "override-model-config"));
+    fixture_end(&f);
+}
+END_TEST
+
+START_TEST(what_cannot_be_traced_is_a_finding)
+{
+    struct fixture f;
+
+    fixture_begin(&f);
+    struct found found = check_with(&f, "deepseek-custom", SETTINGS("quantization=fp8_full"), NULL);
+    ck_assert_ptr_nonnull(strstr(finding(found, "unknown-layer")->message, "engram"));
+    fixture_end(&f);
+}
+END_TEST
+
+TCase *check_tests(void)
+{
+    TCase *tests = tcase_create("check");
+
+    tcase_add_test(tests, a_sound_config_has_no_findings);
+    tcase_add_test(tests, risks_of_a_mixture_of_experts_are_told);
+    tcase_add_test(tests, settings_that_ragged_dot_ignores_are_told);
+    tcase_add_test(tests, tiles_that_maxtext_asserts_on_are_predicted);
+    tcase_add_test(tests, crashes_of_maxtext_are_predicted);
+    tcase_add_test(tests, required_and_forbidden_modules_are_held);
+    tcase_add_test(tests, a_bad_pattern_names_its_place);
+    tcase_add_test(tests, settings_without_effect_and_overrides_are_listed);
+    tcase_add_test(tests, what_cannot_be_traced_is_a_finding);
+    return tests;
+}
