@@ -77,7 +77,7 @@ static size_t shortest_digits(double value, char digits[24], int *exponent)
         for (const char *p = text; p < e; p++)
             if (is_digit(*p))
                 digits[n++] = *p;
-        *exponent = atoi(e + 1);
+        *exponent = (int)strtol(e + 1, NULL, 10);
         memcpy(again, digits, n);
         if (scaled(again, n, *exponent - (long)n + 1) == value)
             break;

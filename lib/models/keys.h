@@ -237,7 +237,7 @@
     X(enable_goodput_recording, BOOL, REQUIRED, B(false), ANY, any, NO_EFFECT, YML) \
     X(enable_jax_profiler, BOOL, REQUIRED, B(false), ANY, any, NO_EFFECT, YML) \
     X(enable_llm_inference_pool, BOOL, REQUIRED, B(false), ANY, any, NO_EFFECT, YML) \
-    X(enable_mhc_lite, BOOL, REQUIRED, B(false), ANY, any, NO_EFFECT, YML) \
+    X(enable_mhc_lite, BOOL, REQUIRED, B(false), ANY, any, EFFECT, YML) \
     X(enable_model_warmup, BOOL, REQUIRED, B(false), ANY, any, NO_EFFECT, YML) \
     X(enable_multi_tier_checkpointing, BOOL, REQUIRED, B(false), ANY, any, NO_EFFECT, YML) \
     X(enable_nnx, BOOL, REQUIRED, B(true), ANY, any, EFFECT, YML) \
@@ -287,7 +287,7 @@
     X(formatting_func_path, TEXT, REQUIRED, T(""), ANY, any, NO_EFFECT, CODE) \
     X(freeze_audio_encoder_params, BOOL, REQUIRED, B(true), ANY, any, NO_EFFECT, YML) \
     X(freeze_vision_encoder_params, BOOL, REQUIRED, B(true), ANY, any, NO_EFFECT, YML) \
-    X(fuse_expert_scales, BOOL, REQUIRED, B(false), ANY, any, NO_EFFECT, CODE) \
+    X(fuse_expert_scales, BOOL, REQUIRED, B(false), ANY, any, EFFECT, CODE) \
     X(fused_mlp, BOOL, REQUIRED, B(false), ANY, any, EFFECT, YML) \
     X(fused_qkv, BOOL, REQUIRED, B(false), ANY, any, EFFECT, YML) \
     X(gcs_debug_path, TEXT, REQUIRED, T(""), ANY, any, NO_EFFECT, CODE) \
@@ -312,7 +312,7 @@
     X(global_parameter_scale, INT, REQUIRED, I(1), ANY, any, EFFECT, YML) \
     X(global_rampup_samples, INT, REQUIRED, I(500), ANY, any, NO_EFFECT, YML) \
     X(global_rope_max_timescale, INT, REQUIRED, I(-1), ANY, any, EFFECT, YML) \
-    X(global_rope_proportion, FLOAT, REQUIRED, F(0.25), ANY, any, NO_EFFECT, YML) \
+    X(global_rope_proportion, FLOAT, REQUIRED, F(0.25), ANY, any, EFFECT, YML) \
     X(goodput_upload_interval_seconds, INT, REQUIRED, I(30), ANY, any, NO_EFFECT, YML) \
     X(grad_dtype, TEXT, REQUIRED, T("float32"), ANY, float_type, EFFECT, YML) \
     X(gradient_accumulation_steps, INT, REQUIRED, I(1), POSITIVE, any, EFFECT, YML) \
@@ -373,7 +373,7 @@
     X(indexer_cutoff_threshold, TEXT, REQUIRED, T("remat"), ANY, remat, NO_EFFECT, YML) \
     X(indexer_head_dim, INT, REQUIRED, I(128), WIDTH_OR_ZERO, any, EFFECT, YML) \
     X(indexer_loss_scaling_factor, FLOAT, REQUIRED, F(0.0), ANY, any, EFFECT, YML) \
-    X(indexer_mask_exact_topk, BOOL, REQUIRED, B(true), ANY, any, NO_EFFECT, YML) \
+    X(indexer_mask_exact_topk, BOOL, REQUIRED, B(true), ANY, any, EFFECT, YML) \
     X(indexer_n_heads, INT, REQUIRED, I(64), WIDTH_OR_ZERO, any, EFFECT, YML) \
     X(indexer_sparse_training, BOOL, REQUIRED, B(false), ANY, any, EFFECT, YML) \
     X(indexer_topk, INT, REQUIRED, I(2048), LENGTH_OR_ZERO, any, EFFECT, YML) \
@@ -420,7 +420,7 @@
     X(local_checkpoint_directory, TEXT, REQUIRED, T(""), ANY, any, NO_EFFECT, YML) \
     X(local_checkpoint_period, INT, REQUIRED, I(0), NOT_NEGATIVE, any, NO_EFFECT, YML) \
     X(local_rope_max_timescale, INT, REQUIRED, I(-1), ANY, any, EFFECT, YML) \
-    X(local_rope_proportion, FLOAT, REQUIRED, F(1.0), ANY, any, NO_EFFECT, YML) \
+    X(local_rope_proportion, FLOAT, REQUIRED, F(1.0), ANY, any, EFFECT, YML) \
     X(local_sa_block_kv, INT, OPTIONAL, WORD_NONE, ANY, any, NO_EFFECT, YML) \
     X(local_sa_block_kv_compute, INT, OPTIONAL, WORD_NONE, ANY, any, NO_EFFECT, YML) \
     X(local_sa_block_kv_dkv, INT, OPTIONAL, WORD_NONE, ANY, any, NO_EFFECT, YML) \
@@ -530,7 +530,7 @@
     X(n_routing_groups, INT, REQUIRED, I(-1), ANY, any, EFFECT, YML) \
     X(n_window_for_audio, INT, REQUIRED, I(50), ANY, any, NO_EFFECT, YML) \
     X(n_window_infer_for_audio, INT, REQUIRED, I(800), ANY, any, NO_EFFECT, YML) \
-    X(nope_layer_interval, INT, REQUIRED, I(-1), ANY, any, NO_EFFECT, YML) \
+    X(nope_layer_interval, INT, REQUIRED, I(-1), ANY, any, EFFECT, YML) \
     X(norm_topk_prob, BOOL, REQUIRED, B(false), ANY, any, EFFECT, YML) \
     X(normalization_layer_epsilon, FLOAT, REQUIRED, F(1e-05), ANY, any, EFFECT, YML) \
     X(normalize_embedding_logits, BOOL, REQUIRED, B(true), ANY, any, EFFECT, YML) \
@@ -656,7 +656,7 @@
     X(rope_linear_scaling_factor, FLOAT, REQUIRED, F(1.0), ANY, any, EFFECT, YML) \
     X(rope_max_timescale, INT, REQUIRED, I(10000), ANY, any, EFFECT, YML) \
     X(rope_min_timescale, INT, REQUIRED, I(1), ANY, any, EFFECT, YML) \
-    X(rope_pairwise, BOOL, REQUIRED, B(false), ANY, any, NO_EFFECT, YML) \
+    X(rope_pairwise, BOOL, REQUIRED, B(false), ANY, any, EFFECT, YML) \
     X(rope_theta_for_vit, INT, REQUIRED, I(10000), ANY, any, NO_EFFECT, YML) \
     X(rope_truncate, BOOL, REQUIRED, B(true), ANY, any, EFFECT, YML) \
     X(rope_type, TEXT, REQUIRED, T("default"), ANY, rope_type, EFFECT, YML) \

@@ -1,3 +1,4 @@
+/* Looking up the embedded models. The table itself is made by embed_models.cmake. */
 #include "models/known_models.h"
 
 #include <string.h>

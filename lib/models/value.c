@@ -1,3 +1,5 @@
+/* Conversions as pydantic makes them; see value.h. Messages say what is there, then what was
+ * expected. */
 #include "models/value.h"
 
 #include <inttypes.h>

@@ -253,7 +253,7 @@ START_TEST(long_keys_and_texts_are_kept_whole)
     size_t length;
     char *key = repeat("k", 1000, &length);
     char *text = malloc(2 * length + 3);
-    sprintf(text, "%s: %s", key, key);
+    snprintf(text, 2 * length + 3, "%s: %s", key, key);
     const struct oct_yaml *tree = parse(text);
 
     ck_assert_str_eq(tree->first->key, key);
