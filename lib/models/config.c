@@ -498,6 +498,8 @@ static enum octet_status convert_all(struct build *b)
         b->config->values[key] = oct_keys[key].value;
         if (b->nodes[key])
             status = convert(b, (enum oct_key)key);
+        if (oct_keys[key].effect == OCT_DERIVED) /* checked, then dropped: derive.c has the word */
+            b->config->values[key] = oct_keys[key].value;
     }
     return status;
 }
