@@ -2,6 +2,7 @@
 #include "job.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,19 @@ static enum octet_status gather(struct job *job, grpc_byte_buffer_reader *reader
                              : octet_fail(err, OCTET_INTERNAL, NULL, "the request cannot be read");
 }
 
+/* glibc keeps what threads free, for each thread; after a large request that would be kept for
+ * ever. */
+static void arena_free(struct job *job)
+{
+    enum { LARGE_BYTES = 16 << 20 };
+    size_t held = octet_arena_held(job->arena);
+
+    octet_arena_destroy(job->arena);
+    job->arena = NULL;
+    if (held > LARGE_BYTES)
+        malloc_trim(0);
+}
+
 static enum octet_status run(struct job *job, struct octet_error *err)
 {
     grpc_byte_buffer_reader reader;
@@ -89,8 +103,7 @@ static enum octet_status run(struct job *job, struct octet_error *err)
     } else {
         status = octet_fail(err, OCTET_INTERNAL, NULL, "the request cannot be read");
     }
-    octet_arena_destroy(job->arena);
-    job->arena = NULL;
+    arena_free(job);
     return status;
 }
 

@@ -1,10 +1,12 @@
-/* Latency of a small unary call: octetd's GetServerInfo beside a bare gRPC core server that echoes, the two
- * called in turn by one client. Figures of one machine mean little; the ratio is what to watch. The goal is
- * a ratio of at most 2: octetd's way through loop and lane may cost as much again as gRPC itself.
+/* Latency of a small unary call: octetd's GetServerInfo beside a bare gRPC core server that echoes,
+ * the two called in turn by one client. Figures of one machine mean little; the ratio is what to
+ * watch. The goal is a ratio of at most 2: octetd's way through loop and lane may cost as much
+ * again as gRPC itself.
  *
  *     bench_rpc OCTETD [--json] [--rounds N]
  *
- * With a daemon that traces, a cached Trace of deepseek3-671b is timed too (goal: p50 below 2 ms). */
+ * With a daemon that traces, a cached Trace of deepseek3-671b is timed too (goal: p50 below 2 ms).
+ */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -201,16 +203,17 @@ int main(int argc, char **argv)
     }
     struct client *octet = client_connect(octetd.address), *echo = client_connect(peer.address);
     small_calls(octet, echo, rounds, &ours, &peers);
-    trace = getenv("NOTRACE")?(struct figures){0}:traces(octet);
-    printf(json ? "{\"rows\": [{\"call\": \"GetServerInfo\", \"peer\": \"grpc-core-echo\", "
-                  "\"p50_us\": %.1f, \"p99_us\": %.1f, \"peer_p50_us\": %.1f, \"peer_p99_us\": %.1f, "
-                  "\"ratio\": %.2f}, {\"call\": \"Trace deepseek3-671b, cached\", \"p50_us\": %.1f, "
-                  "\"p99_us\": %.1f}]}\n"
-                : "GetServerInfo  p50 %.1f us  p99 %.1f us\n"
-                  "bare gRPC echo p50 %.1f us  p99 %.1f us\n"
-                  "ratio of p50   %.2f (goal: at most 2)\n"
-                  "Trace of deepseek3-671b, cached: p50 %.1f us  p99 %.1f us (goal: p50 below 2000)\n",
-           ours.p50, ours.p99, peers.p50, peers.p99, ours.p50 / peers.p50, trace.p50, trace.p99);
+    trace = getenv("NOTRACE") ? (struct figures){0} : traces(octet);
+    printf(
+        json ? "{\"rows\": [{\"call\": \"GetServerInfo\", \"peer\": \"grpc-core-echo\", "
+               "\"p50_us\": %.1f, \"p99_us\": %.1f, \"peer_p50_us\": %.1f, \"peer_p99_us\": %.1f, "
+               "\"ratio\": %.2f}, {\"call\": \"Trace deepseek3-671b, cached\", \"p50_us\": %.1f, "
+               "\"p99_us\": %.1f}]}\n"
+             : "GetServerInfo  p50 %.1f us  p99 %.1f us\n"
+               "bare gRPC echo p50 %.1f us  p99 %.1f us\n"
+               "ratio of p50   %.2f (goal: at most 2)\n"
+               "Trace of deepseek3-671b, cached: p50 %.1f us  p99 %.1f us (goal: p50 below 2000)\n",
+        ours.p50, ours.p99, peers.p50, peers.p99, ours.p50 / peers.p50, trace.p50, trace.p99);
     client_close(octet);
     client_close(echo);
     daemon_signal(&peer, SIGKILL);

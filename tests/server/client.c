@@ -37,8 +37,10 @@ static grpc_arg integer(const char *key, int value)
 static struct client *connect_with(const char *target, grpc_arg *more, size_t more_count)
 {
     grpc_arg list[8] = {
-        integer(GRPC_ARG_ENABLE_HTTP_PROXY, 0),      integer(GRPC_ARG_ENABLE_RETRIES, 0),
-        integer(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, -1), integer(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
+        integer(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
+        integer(GRPC_ARG_ENABLE_RETRIES, 0),
+        integer(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, -1),
+        integer(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
     };
     grpc_channel_args args = {.num_args = 4 + more_count, .args = list};
     struct client *client = calloc(1, sizeof *client);
@@ -101,10 +103,9 @@ struct pending *client_start(struct client *client, const char *path, const void
     grpc_op ops[OPS];
     struct pending *p = calloc(1, sizeof *p);
     grpc_slice body = grpc_slice_from_copied_buffer(bytes, length);
-    gpr_timespec until =
-        deadline_ms ? gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                                   gpr_time_from_millis(deadline_ms, GPR_TIMESPAN))
-                    : gpr_inf_future(GPR_CLOCK_MONOTONIC);
+    gpr_timespec until = deadline_ms ? gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                                    gpr_time_from_millis(deadline_ms, GPR_TIMESPAN))
+                                     : gpr_inf_future(GPR_CLOCK_MONOTONIC);
     size_t count = 0;
 
     for (; metadata && *metadata && count < METADATA_MAX; metadata += 2)
@@ -115,8 +116,9 @@ struct pending *client_start(struct client *client, const char *path, const void
     grpc_slice_unref(body);
     grpc_metadata_array_init(&p->initial);
     grpc_metadata_array_init(&p->trailing);
-    p->call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, client->queue,
-                                       grpc_slice_from_copied_string(path), NULL, until, NULL);
+    p->call =
+        grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, client->queue,
+                                 grpc_slice_from_copied_string(path), NULL, until, NULL);
     if (grpc_call_start_batch(p->call, ops, fill(ops, p, count), p, NULL) != GRPC_CALL_OK)
         abort();
     return p;
