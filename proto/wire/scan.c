@@ -203,9 +203,12 @@ static enum octet_status check_value(const ProtobufCFieldDescriptor *field, cons
 /* The key of a map's entry as an index, when it is printable text that fits. */
 static bool entry_key(const struct record *entry, char *key, size_t size)
 {
-    struct cursor c = {entry->data, entry->data + entry->length};
+    struct cursor c = {entry->data, entry->data};
     struct record r;
 
+    if (entry->wire != LENGTH || entry->length == 0)
+        return false;
+    c.end += entry->length;
     while (c.at < c.end) {
         if (read_record(&c, &r))
             return false;
@@ -250,8 +253,11 @@ static enum octet_status name_field(const ProtobufCFieldDescriptor *field, const
 enum octet_status oct_wire_scan(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes,
                                 size_t length, struct octet_error *err)
 {
-    struct cursor c = {bytes, bytes + length};
+    struct cursor c = {bytes, bytes};
 
+    if (length == 0)
+        return OCTET_OK; /* bytes may be NULL */
+    c.end += length;
     while (c.at < c.end) {
         const uint8_t *before = c.at;
         struct record r;

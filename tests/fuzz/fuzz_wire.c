@@ -10,7 +10,7 @@
 
 #include "wire/methods.h"
 
-enum { MEMORY_BYTES_MAX = 16 * 1024 * 1024, REPLY = 4, ANSWER = 8 };
+enum { MEMORY_BYTES_MAX = 8 * 1024 * 1024, REPLY = 4, ANSWER = 8 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -24,19 +24,20 @@ static void require(bool holds, const char *what)
 
 struct text {
     char *bytes;
-    size_t length;
+    size_t length, room;
 };
 
 static bool append(void *user, const char *piece, size_t length)
 {
     struct text *text = user;
-    char *bytes = realloc(text->bytes, text->length + length + 1);
 
-    require(bytes != NULL, "there is memory for the JSON");
-    memcpy(bytes + text->length, piece, length);
-    text->bytes = bytes;
+    if (text->length + length > text->room) {
+        text->room = 2 * (text->length + length);
+        text->bytes = realloc(text->bytes, text->room);
+        require(text->bytes != NULL, "there is memory for the JSON");
+    }
+    memcpy(text->bytes + text->length, piece, length);
     text->length += length;
-    text->bytes[text->length] = '\0';
     return true;
 }
 

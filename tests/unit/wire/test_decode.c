@@ -179,6 +179,7 @@ START_TEST(names_the_field_at_fault)
         CASE("\x0a\x0c\x1a\x0a\x0a\x05"
              "dtype\x12\x01\0",
              "model.overrides[dtype]"),
+        CASE("\x0a\x02\x18\x01", "model.overrides[0]"), /* no message at all */
         CASE("\x0a\x05\x1a\x03\x0a\x01\0", "model.overrides[0].key"),
         /* sparsity.n with the wrong wire type */
         CASE("\x12\x08\x82\x01\x05\x0d\x01\0\0\0", "rules[0].sparsity.n"),
@@ -272,6 +273,15 @@ START_TEST(last_entry_of_a_key_wins)
     ck_assert_uint_eq(kinds->n_int32_map, 1);
     ck_assert_str_eq(kinds->int32_map[0]->value, "y");
     ck_assert_uint_eq(kinds->n_lookalike, 2);
+}
+END_TEST
+
+START_TEST(no_bytes_are_an_empty_message)
+{
+    ProtobufCMessage *message;
+
+    ck_assert_int_eq(decode(&octet__v1__trace_request__descriptor, NULL, 0, &message), OCTET_OK);
+    ck_assert_ptr_null(((Octet__V1__TraceRequest *)message)->model);
 }
 END_TEST
 
@@ -414,6 +424,7 @@ TCase *decode_cases(void)
     tcase_add_test(cases, checks_enum_values);
     tcase_add_test(cases, checks_packed_numbers);
     tcase_add_test(cases, last_entry_of_a_key_wins);
+    tcase_add_test(cases, no_bytes_are_an_empty_message);
     tcase_add_test(cases, unknown_fields_are_skipped);
     tcase_add_test(cases, small_bytes_stay_in_the_budget);
     tcase_add_test(cases, large_maps_take_linear_time);
