@@ -327,7 +327,7 @@ static bool look(struct guard *guard, DIR *directory)
     rewinddir(directory);
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
         if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
-            is_busy |= look_at(guard, atoi(entry->d_name), &count);
+            is_busy |= look_at(guard, (int)strtol(entry->d_name, NULL, 10), &count);
     return is_busy || count > guard->connections_max / 2;
 }
 

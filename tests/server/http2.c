@@ -12,7 +12,8 @@
 int http2_connect(const char *address)
 {
     const char *colon = strrchr(address, ':');
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(colon + 1))};
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)strtoul(colon + 1, NULL, 10))};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);

@@ -178,7 +178,7 @@ START_TEST(the_port_file_holds_the_bound_port)
     ck_assert_ptr_nonnull(file);
     ck_assert_ptr_nonnull(fgets(line, sizeof line, file));
     fclose(file);
-    ck_assert_int_eq(atoi(line), atoi(strrchr(d.address, ':') + 1));
+    ck_assert_int_eq(strtol(line, NULL, 10), strtol(strrchr(d.address, ':') + 1, NULL, 10));
     remove(path);
     stop_daemon(&d);
 }

@@ -38,7 +38,7 @@ START_TEST(a_full_queue_refuses_with_a_hint)
         } else {
             ck_assert_int_eq(reply.status, 8);
             ck_assert_ptr_nonnull(strstr(reply.text, "limits.queue_length"));
-            ck_assert_int_gt(atoi(reply.retry_ms), 0);
+            ck_assert_int_gt(strtol(reply.retry_ms, NULL, 10), 0);
             refused++;
         }
         reply_free(&reply);

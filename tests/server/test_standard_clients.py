@@ -1,0 +1,310 @@
+"""What a client sees that knows gRPC's standard services and API.md's names, and has none of our files."""
+import pathlib
+import subprocess
+import threading
+import time
+
+import grpc
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
+
+TLS = pathlib.Path(__file__).parent / "tls"
+CODE = grpc.StatusCode
+
+
+class Client:
+    """octet.v1.Octet through reflection alone."""
+
+    def __init__(self, channel):
+        self.channel = channel
+        database = ProtoReflectionDescriptorDatabase(channel)
+        self.services = database.get_services()
+        self.pool = descriptor_pool.DescriptorPool(database)
+        self.service = self.pool.FindServiceByName("octet.v1.Octet")
+
+    def method(self, name):
+        method = self.service.FindMethodByName(name)
+        request = message_factory.GetMessageClass(method.input_type)
+        reply = message_factory.GetMessageClass(method.output_type)
+        call = self.channel.unary_unary(f"/octet.v1.Octet/{name}",
+                                        request_serializer=request.SerializeToString,
+                                        response_deserializer=reply.FromString)
+        return call, request
+
+
+def error_of(call, *arguments, **options):
+    with pytest.raises(grpc.RpcError) as caught:
+        call(*arguments, **options)
+    return caught.value
+
+
+def test_a_client_that_only_reflects_can_call(start):
+    daemon = start()
+    client = Client(daemon.channel())
+    assert set(client.services) == {
+        "octet.v1.Octet", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
+        "grpc.reflection.v1alpha.ServerReflection"}
+    assert {"GetServerInfo", "Trace"} <= {method.name for method in client.service.methods}
+    info, request = client.method("GetServerInfo")
+    reply, call = info.with_call(request(), metadata=[("x-request-id", "ci-1")])
+    assert reply.version == "0.1.0" and reply.git_commit
+    assert reply.limits.max_message_bytes == 1 << 30
+    assert reply.limits.config_request_bytes == 4 << 20
+    assert dict(call.initial_metadata())["octet-request-id"] == "ci-1"
+    assert dict(call.trailing_metadata())["octet-request-id"] == "ci-1"
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+def test_reflection_answers_every_kind_of_question(start, version):
+    channel = start().channel()
+    ask = channel.stream_stream(
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+        request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+        response_deserializer=reflection_pb2.ServerReflectionResponse.FromString)
+    question = reflection_pb2.ServerReflectionRequest
+    questions = [
+        question(list_services="*"),
+        question(file_by_filename="octet/v1/octet.proto"),
+        question(file_by_filename="octet/v1/none.proto"),
+        question(file_containing_symbol="octet.v1.Octet"),
+        question(file_containing_symbol="octet.v1.Octet.Trace"),
+        question(file_containing_symbol="octet.v1.TraceRequest"),
+        question(file_containing_symbol="octet.v1.DataType"),
+        question(file_containing_symbol="octet.v1.Nothing"),
+        question(file_containing_extension=reflection_pb2.ExtensionRequest(
+            containing_type="octet.v1.TraceRequest", extension_number=1000)),
+        question(all_extension_numbers_of_type="octet.v1.TraceRequest"),
+        question(all_extension_numbers_of_type="octet.v1.Nothing"),
+        question(host="a.host", list_services=""),
+    ]
+    replies = list(ask(iter(questions), timeout=20))
+    assert [reply.original_request for reply in replies] == questions
+    kinds = [reply.WhichOneof("message_response") for reply in replies]
+    assert kinds == ["list_services_response", "file_descriptor_response", "error_response"] + \
+        ["file_descriptor_response"] * 4 + ["error_response", "error_response",
+                                            "all_extension_numbers_response", "error_response",
+                                            "list_services_response"]
+    for reply in replies:
+        if reply.WhichOneof("message_response") == "error_response":
+            assert reply.error_response.error_code == CODE.NOT_FOUND.value[0]
+        for raw in reply.file_descriptor_response.file_descriptor_proto:
+            file = descriptor_pb2.FileDescriptorProto.FromString(raw)
+            assert file.name == "octet/v1/octet.proto" and file.package == "octet.v1"
+    assert replies[-1].valid_host == "a.host"
+
+
+def test_a_reflection_question_without_a_kind_is_invalid(start):
+    stub = reflection_pb2_grpc.ServerReflectionStub(start().channel())
+    call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest()]), timeout=10)
+    assert error_of(lambda: list(call)).code() == CODE.INVALID_ARGUMENT
+
+
+def test_health_check(start):
+    health = health_pb2_grpc.HealthStub(start().channel())
+    for service in ("", "octet.v1.Octet"):
+        reply = health.Check(health_pb2.HealthCheckRequest(service=service))
+        assert reply.status == health_pb2.HealthCheckResponse.SERVING
+    error = error_of(health.Check, health_pb2.HealthCheckRequest(service="octet.v1.Nothing"))
+    assert error.code() == CODE.NOT_FOUND and "octet.v1.Nothing" in error.details()
+
+
+class Watcher(threading.Thread):
+    def __init__(self, channel, service):
+        super().__init__(daemon=True)
+        self.call = health_pb2_grpc.HealthStub(channel).Watch(
+            health_pb2.HealthCheckRequest(service=service))
+        self.heard = []
+        self.ended = None
+        self.start()
+
+    def run(self):
+        try:
+            for reply in self.call:
+                self.heard.append((reply.status, time.monotonic()))
+            self.ended = CODE.OK
+        except grpc.RpcError as error:
+            self.ended = error.code()
+
+    def statuses(self):
+        return [status for status, _ in self.heard]
+
+    def wait_for(self, count):
+        until = time.monotonic() + 20
+        while len(self.heard) < count and time.monotonic() < until:
+            time.sleep(0.01)
+        return self.statuses()
+
+
+def test_watchers_hear_of_the_drain_before_calls_are_refused(start):
+    daemon = start(slow=True, config="drain: {delay_ms: 1000}\n")
+    channel = daemon.channel()
+    watchers = [Watcher(channel, service) for service in ("", "octet.v1.Octet", "unheard.of")]
+    assert [watcher.wait_for(1) for watcher in watchers] == [[1], [1], [3]]
+    client = Client(channel)
+    trace, request = client.method("Trace")
+    sleep = channel.unary_unary("/octet.v1.Octet/Sleep", request_serializer=request.SerializeToString)
+    running = [sleep.future(request(batch_size=1500)) for _ in range(3)]
+    time.sleep(0.3)
+    daemon.signal()
+    assert [watcher.wait_for(2) for watcher in watchers[:2]] == [[1, 2], [1, 2]]
+    assert error_of(client.method("GetServerInfo")[0], client.method("GetServerInfo")[1]()).code() \
+        == CODE.UNAVAILABLE
+    assert [len(call.result()) > 0 for call in running] == [True] * 3
+    for watcher in watchers:
+        watcher.join(20)
+        assert watcher.ended == CODE.OK
+    assert watchers[2].statuses() == [3]
+    assert daemon.wait() == 0
+
+
+def test_a_watcher_that_leaves_is_forgotten(start):
+    daemon = start(config="limits: {control_calls: 20}\n")
+    channel = daemon.channel()
+    for _ in range(100):
+        watcher = Watcher(channel, "")
+        watcher.wait_for(1)
+        watcher.call.cancel()
+        watcher.join(10)
+    assert health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest()).status == 1
+
+
+def test_too_many_streams_are_refused(start):
+    daemon = start(config="limits: {control_calls: 4}\n")
+    channel = daemon.channel()
+    watchers = [Watcher(channel, "") for _ in range(4)]
+    assert [watcher.wait_for(1) for watcher in watchers] == [[1]] * 4
+    extra = Watcher(channel, "")
+    extra.join(10)
+    assert extra.ended == CODE.RESOURCE_EXHAUSTED
+    for watcher in watchers:
+        watcher.call.cancel()
+
+
+def test_compressed_requests_are_refused(start):
+    channel = start().channel()
+    call = channel.unary_unary("/octet.v1.Octet/GetServerInfo")
+    error = error_of(call, b"\xfa\x01\x80\x80\x04" + bytes(65536), compression=grpc.Compression.Gzip)
+    assert error.code() == CODE.UNIMPLEMENTED
+    assert call(b"")
+
+
+def test_the_limit_on_messages_is_told_and_held(start):
+    daemon = start(config="limits: {max_message_bytes: 2MiB, config_request_bytes: 1MiB}\n")
+    client = Client(daemon.channel())
+    info, request = client.method("GetServerInfo")
+    limits = info(request()).limits
+    assert (limits.max_message_bytes, limits.config_request_bytes) == (2 << 20, 1 << 20)
+    raw = client.channel.unary_unary("/octet.v1.Octet/GetServerInfo")
+    for size in (limits.config_request_bytes + 1, limits.max_message_bytes + 1):
+        error = error_of(raw, bytes(size))
+        assert error.code() == CODE.RESOURCE_EXHAUSTED
+        assert str(size) in error.details()
+    assert info(request()).version
+
+
+def tls_credentials(certificate=None, authority="ca.pem"):
+    read = lambda name: (TLS / name).read_bytes()
+    if certificate:
+        return grpc.ssl_channel_credentials(read(authority), read(f"{certificate}.key"),
+                                            read(f"{certificate}.pem"))
+    return grpc.ssl_channel_credentials(read(authority))
+
+
+def tls_config(mutual):
+    text = f"tls: {{certificate: {TLS}/server.pem, key: {TLS}/server.key"
+    return text + (f", client_ca: {TLS}/ca.pem}}\n" if mutual else "}\n")
+
+
+def status_of(channel):
+    try:
+        channel.unary_unary("/octet.v1.Octet/GetServerInfo")(b"", timeout=10)
+        return CODE.OK
+    except grpc.RpcError as error:
+        return error.code()
+
+
+def probe(request, daemon):
+    return subprocess.run(
+        [request.config.getoption("--octetd"), "--health", "--listen", daemon.address, "--config",
+         str(daemon.log.parent / "octetd.yml")], capture_output=True, text=True, timeout=30)
+
+
+def test_tls(start, request):
+    daemon = start(config=tls_config(mutual=False))
+    assert status_of(daemon.channel(tls_credentials())) == CODE.OK
+    assert status_of(daemon.channel()) == CODE.UNAVAILABLE
+    assert status_of(daemon.channel(tls_credentials(authority="stranger.pem"))) == CODE.UNAVAILABLE
+    assert probe(request, daemon).returncode == 0
+
+
+def test_mutual_tls(start, request):
+    daemon = start(config=tls_config(mutual=True))
+    assert status_of(daemon.channel(tls_credentials("client"))) == CODE.OK
+    assert status_of(daemon.channel(tls_credentials())) == CODE.UNAVAILABLE
+    assert status_of(daemon.channel(tls_credentials("stranger"))) == CODE.UNAVAILABLE
+    asked = probe(request, daemon)
+    assert asked.returncode == 0, asked
+
+
+def test_tls_files_that_do_not_fit_are_refused(start, request, tmp_path):
+    config = tmp_path / "broken.yml"
+    for key in ("client.key", "README.md", "missing.key"):
+        config.write_text(f"tls: {{certificate: {TLS}/server.pem, key: {TLS}/{key}}}\n")
+        ended = subprocess.run([request.config.getoption("--octetd"), "--listen", "127.0.0.1:0",
+                                "--config", str(config)], capture_output=True, text=True, timeout=30)
+        assert ended.returncode == 1 and "tls" in ended.stderr.lower(), ended
+
+
+def test_tokens(start, tmp_path):
+    secret = tmp_path / "tokens"
+    secret.write_text("# for tests\n0123456789abcdef0123\n")
+    daemon = start(config=f"auth: {{token_file: {secret}}}\n")
+    channel = daemon.channel()
+    info = channel.unary_unary("/octet.v1.Octet/GetServerInfo")
+    assert info(b"", metadata=[("authorization", "Bearer 0123456789abcdef0123")])
+    for header in (None, "Bearer 0123456789abcdef012", "0123456789abcdef0123"):
+        metadata = [("authorization", header)] if header else None
+        assert error_of(info, b"", metadata=metadata).code() == CODE.UNAUTHENTICATED
+    reflect = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
+    question = reflection_pb2.ServerReflectionRequest(list_services="")
+    assert error_of(lambda: list(reflect(iter([question])))).code() == CODE.UNAUTHENTICATED
+    health = health_pb2_grpc.HealthStub(channel)
+    assert health.Check(health_pb2.HealthCheckRequest()).status == 1
+
+
+def test_pings_within_the_allowed_interval_keep_a_quiet_call(start):
+    """The default allows a ping each 5 s; gRPC's own would end this connection at the third."""
+    channel = start().channel(options=[("grpc.keepalive_time_ms", 5500),
+                                       ("grpc.keepalive_permit_without_calls", 1),
+                                       ("grpc.http2.max_pings_without_data", 0)])
+    watcher = Watcher(channel, "")
+    assert watcher.wait_for(1) == [1]
+    watcher.join(29)
+    assert watcher.is_alive() and watcher.ended is None
+    watcher.call.cancel()
+
+
+def test_too_many_pings_are_answered_with_goodbye(start):
+    channel = start(config="keepalive: {client_interval_ms: 60000}\n").channel(options=[
+        ("grpc.keepalive_time_ms", 1000), ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0)])
+    watcher = Watcher(channel, "")
+    watcher.join(20)
+    assert watcher.ended == CODE.UNAVAILABLE
+
+
+def test_unix_socket(start, tmp_path):
+    path = tmp_path / "octetd.sock"
+    daemon = start(listen=f"unix:{path}")
+    assert daemon.address == f"unix:{path}"
+    assert status_of(daemon.channel()) == CODE.OK
+
+
+def test_the_first_line(start):
+    daemon = start()
+    assert daemon.first_line == f"octetd 0.1.0 listening on {daemon.address}\n"
