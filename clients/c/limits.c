@@ -5,8 +5,8 @@
 #include "client_private.h"
 #include "octet/v1/octet.pb-c.h"
 
-/* Every server accepts at least this (gRPC's own default is 4 MiB), so smaller requests cost no
- * question. */
+/* Servers as a rule accept this (gRPC's own default is 4 MiB), so smaller requests cost no
+ * question; one that does not says so itself. */
 enum { UNASKED_BYTES = 1024 * 1024 };
 
 enum octet_status oct_client_check_size(octet_client *client, size_t request_size,

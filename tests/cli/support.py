@@ -53,15 +53,14 @@ def free_port():
 @contextlib.contextmanager
 def daemon(*arguments):
     """An octetd on a free port; yields HOST:PORT."""
-    server = f"127.0.0.1:{free_port()}"
-    with tempfile.TemporaryDirectory(prefix="octet-cli-") as data, \
-            tempfile.TemporaryFile(mode="w+") as log:
-        process = subprocess.Popen(
-            [OCTETD, "--listen", server, "--metrics", f"127.0.0.1:{free_port()}", "--data-dir", data,
-             *arguments], stdout=log, stderr=log, env=environment())
+    with tempfile.TemporaryFile(mode="w+") as log, folder() as path:
+        port = os.path.join(path, "port")
+        process = subprocess.Popen([OCTETD, "--listen", "127.0.0.1:0", "--port-file", port, *arguments],
+                                   stdout=log, stderr=log, env=environment())
         try:
-            wait_for(process, server, log)
-            yield server
+            wait_for(process, port, log)
+            with open(port) as file:
+                yield f"127.0.0.1:{file.read().strip()}"
         finally:
             process.terminate()
             try:
@@ -71,10 +70,10 @@ def daemon(*arguments):
                 process.wait()
 
 
-def wait_for(process, server, log):
+def wait_for(process, port, log):
     end = time.monotonic() + 60
-    while run("info", "--server", server, "--timeout", "5").rc != 0:
+    while not (os.path.exists(port) and os.path.getsize(port)):
         if process.poll() is not None or time.monotonic() > end:
             log.seek(0)
             raise AssertionError(f"octetd does not serve: {log.read()}")
-        time.sleep(0.05)
+        time.sleep(0.02)

@@ -692,6 +692,38 @@ class RemoteIsLocal(unittest.TestCase):
             self.assertGreater(int(json.loads(info.out)["limits"]["max_message_bytes"]), 0)
             self.assertIn(server, run("info", "--server", server).out)
 
+    def test_limit_of_requests(self):
+        """The error names both numbers and the setting, and the bytes never travel."""
+        with folder(big_yml="# " + "x" * 1000000 + "\n", d_yml="limits: {max_message_bytes: 1500000, config_request_bytes: 1500000}\n") as path, \
+                support.daemon("--config", f"{path}/d.yml") as server:
+            done = run("trace", *TINY, "--config", f"{path}/big.yml", "--against", "dtype=float32",
+                       "--server", server)
+        self.assertEqual((done.rc, done.out), (2, ""))
+        self.assertRegex(done.err, r"the request has 200\d{4} bytes, 127\.0\.0\.1:\d+ accepts 1500000 "
+                                   r"\(its setting limits\.max_message_bytes\)")
+
+    def test_token_and_mutual_tls(self):
+        tls = pathlib.Path(__file__).resolve().parents[1] / "server" / "tls"
+        config = (f"tls: {{certificate: {tls}/server.pem, key: {tls}/server.key, client_ca: {tls}/ca.pem}}\n"
+                  "auth: {token_file: TOKEN}\n")
+        with folder(token_txt="open-sesame-open\nanother-token-of-length\n") as path:
+            os.chmod(f"{path}/token.txt", 0o600)
+            pathlib.Path(path, "d.yml").write_text(config.replace("TOKEN", f"{path}/token.txt"))
+            with support.daemon("--config", f"{path}/d.yml") as server:
+                secrets = {"OCTET_SERVER": server, "OCTET_TOKEN": "open-sesame-open", "OCTET_TLS_CA": f"{tls}/ca.pem",
+                           "OCTET_TLS_CERT": f"{tls}/client.pem", "OCTET_TLS_KEY": f"{tls}/client.key"}
+                here, there = run("trace", *TINY), run("trace", *TINY, env=secrets)
+                self.assertEqual((there.rc, there.out), (0, here.out), there.err)
+                wrong = run("info", env={**secrets, "OCTET_TOKEN": "simsalabim"})
+                self.assertEqual((wrong.rc, wrong.out), (2, ""))
+                self.assertIn("token", wrong.err)
+                for missing in ({"OCTET_TLS_CERT": f"{tls}/stranger.pem", "OCTET_TLS_KEY": f"{tls}/stranger.key"},
+                                {"OCTET_TLS_CERT": "", "OCTET_TLS_KEY": ""},
+                                {"OCTET_TLS_CA": "", "OCTET_TLS_CERT": "", "OCTET_TLS_KEY": ""}):
+                    done = run("info", "--timeout", "10", env={**secrets, **missing})
+                    self.assertEqual((done.rc, done.out), (2, ""), missing)
+                    self.assertEqual(done.err.count("\n"), 1, done.err)
+
 
 def main():
     if len(sys.argv) < 2:
