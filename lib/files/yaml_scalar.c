@@ -114,6 +114,11 @@ static bool is_float(const char *text)
     return parts && *p == '.' && !*skip(p + 1, "0123456789_");
 }
 
+static int digit_of(char c)
+{
+    return is_digit(c) ? c - '0' : tolower((unsigned char)c) - 'a' + 10;
+}
+
 /* Digits in base `base` up to `end`; saturates, and says so. */
 static int64_t read_digits(const char *p, const char *end, int base, bool negative, bool *too_large)
 {
@@ -122,7 +127,7 @@ static int64_t read_digits(const char *p, const char *end, int base, bool negati
     for (; p < end; p++) {
         if (*p == '_')
             continue;
-        int digit = is_digit(*p) ? *p - '0' : tolower((unsigned char)*p) - 'a' + 10;
+        int digit = digit_of(*p);
         if (__builtin_mul_overflow(value, base, &value) ||
             __builtin_add_overflow(value, negative ? -digit : digit, &value)) {
             *too_large = true;
@@ -162,6 +167,16 @@ static void read_int(const char *text, struct oct_yaml *out)
         out->integer = read_digits(p + (base == 2 || base == 16 ? 2 : 0), end, base, negative,
                                    &out->too_large);
     out->number = (double)out->integer;
+    if (out->too_large) { /* base 60 beyond 64 bits stays at the end of them */
+        double value = 0.0;
+        if (base == 10)
+            oct_decimal_parse(p, (size_t)(end - p), &value);
+        for (p += base == 2 || base == 16 ? 2 : 0; base != 10 && p < end; p++)
+            if (*p != '_')
+                value = value * base + digit_of(*p);
+        if (value > 0.0)
+            out->number = negative ? -value : value;
+    }
 }
 
 static void read_float(const char *text, struct oct_yaml *out)

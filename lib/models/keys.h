@@ -32,6 +32,7 @@
     X(FROM_MINUS_ONE, -1, INT64_MAX) \
     X(FRACTION, 0, 1) \
     X(POSITIVE_FRACTION, 0, 1) /* not 0 itself */ \
+    X(ZERO_TO_TWO, 0, 2) \
     X(WIDTH, 1, 1048576) \
     X(WIDTH_OR_ZERO, 0, 1048576) \
     X(WIDTH_OR_LESS, -1, 1048576) \
@@ -852,7 +853,7 @@
     X(xprof_e2e_enable_fw_power_level_event, BOOL, REQUIRED, B(false), ANY, any, NO_EFFECT, YML) \
     X(xprof_e2e_enable_fw_thermal_event, BOOL, REQUIRED, B(false), ANY, any, NO_EFFECT, YML) \
     X(xprof_e2e_enable_fw_throttle_event, BOOL, REQUIRED, B(false), ANY, any, NO_EFFECT, YML) \
-    X(xprof_tpu_power_trace_level, INT, REQUIRED, I(0), ANY, any, NO_EFFECT, YML) \
+    X(xprof_tpu_power_trace_level, INT, REQUIRED, I(0), ZERO_TO_TWO, any, NO_EFFECT, YML) \
     X(z_loss_multiplier, FLOAT, REQUIRED, F(0.0), ANY, any, EFFECT, YML)
 /* clang-format on */
 

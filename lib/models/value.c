@@ -57,17 +57,17 @@ static enum octet_status refuse_kind(enum oct_key key, const struct oct_yaml *no
                       info->kind == OCT_KIND_TEXT ? " (quote it)" : "");
 }
 
-static enum octet_status refuse_range(enum oct_key key, const char *value, struct octet_error *err)
+static enum octet_status refuse_range(enum oct_key key, const char *value, bool too_large,
+                                      struct octet_error *err)
 {
     int64_t smallest = limits[oct_keys[key].limit].smallest;
     int64_t largest = limits[oct_keys[key].limit].largest;
 
-    if (largest == INT64_MAX && smallest == INT64_MIN)
+    if (largest == INT64_MAX && too_large)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "%s needs more than 64 bits", value);
     if (largest == INT64_MAX)
-        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
-                          "%s is too small or too large; expected %" PRId64 " or more", value,
-                          smallest);
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "%s; expected %" PRId64 " or more",
+                          value, smallest);
     return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "%s is outside %s%" PRId64 " to %" PRId64,
                       value, oct_keys[key].limit == OCT_LIMIT_POSITIVE_FRACTION ? "above " : "",
                       smallest, largest);
@@ -95,11 +95,24 @@ bool oct_text_to_int(const char *text, int64_t *out)
             return false;
         digits = true;
     }
-    if (*text == '.' && digits)
+    if (*text == '.' && text[1] == '0' && digits)
         text += 1 + strspn(text + 1, "0");
     while (is_space(*text))
         text++;
     return digits && !*text;
+}
+
+/* Python takes single underscores between digits only. */
+static bool underscores_are_tidy(const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] != '_')
+            continue;
+        if (!i || i + 1 == length || text[i - 1] < '0' || text[i - 1] > '9' || text[i + 1] < '0' ||
+            text[i + 1] > '9')
+            return false;
+    }
+    return true;
 }
 
 bool oct_text_to_number(const char *text, double *out)
@@ -118,7 +131,7 @@ bool oct_text_to_number(const char *text, double *out)
     else if (word_length == 3 && !strncasecmp(word, "nan", 3))
         magnitude = NAN;
     else
-        return oct_decimal_parse(text, length, out);
+        return underscores_are_tidy(text, length) && oct_decimal_parse(text, length, out);
     *out = *text == '-' ? -magnitude : magnitude;
     return true;
 }
@@ -223,7 +236,7 @@ static enum octet_status convert_int(enum oct_key key, const struct oct_yaml *no
         return refuse_kind(key, node, err);
     if (too_large || *out < limits[oct_keys[key].limit].smallest ||
         *out > limits[oct_keys[key].limit].largest)
-        return refuse_range(key, oct_shown(node->text, shown), err);
+        return refuse_range(key, oct_shown(node->text, shown), too_large, err);
     return OCTET_OK;
 }
 
@@ -242,7 +255,7 @@ static enum octet_status convert_number(enum oct_key key, const struct oct_yaml 
     bool above = limits[limit].largest == INT64_MAX || *out <= (double)limits[limit].largest;
     bool below = *out >= (double)limits[limit].smallest;
     if (!above || !below || (limit == OCT_LIMIT_POSITIVE_FRACTION && *out == 0.0))
-        return refuse_range(key, oct_shown(node->text, shown), err);
+        return refuse_range(key, oct_shown(node->text, shown), false, err);
     return OCTET_OK;
 }
 

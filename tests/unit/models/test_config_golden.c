@@ -11,6 +11,7 @@
 
 #include "config_fixture.h"
 #include "files/yaml.h"
+#include "models/value.h"
 
 #define DATA OCTET_SOURCE_DIR "/tests/golden/data/maxtext/"
 
@@ -263,6 +264,88 @@ START_TEST(words_are_read_as_maxtext_reads_them)
 }
 END_TEST
 
+/* ---- single conversions: every key, 87 words, as pydantic takes them ---- */
+
+/* Sizes are bounded here and not there. */
+static bool is_sized(enum oct_key key)
+{
+    return oct_keys[key].limit >= OCT_LIMIT_WIDTH;
+}
+
+static bool value_equals(enum oct_key key, const struct oct_value *value, const json_t *wanted)
+{
+    const struct oct_yaml *node;
+    const char *text = oct_value_text(arena, key, value);
+
+    if (json_is_object(wanted) && json_object_get(wanted, "float")) {
+        const char *special = json_string_value(json_object_get(wanted, "float"));
+        return isnan(value->as.number)
+                   ? !strcmp(special, "nan")
+                   : isinf(value->as.number) && (*special == '-') == (value->as.number < 0);
+    }
+    if (json_is_object(wanted) && json_object_get(wanted, "big"))
+        return oct_keys[key].kind == OCT_KIND_FLOAT &&
+               value->as.number == strtod(json_string_value(json_object_get(wanted, "big")), NULL);
+    if (json_is_object(wanted)) /* a mapping: kept as text */
+        return oct_keys[key].kind == OCT_KIND_MAP;
+    ck_assert_int_eq(oct_yaml_parse(arena, text, strlen(text), 1 << 20, &node, &err), OCTET_OK);
+    return node_equals(node, wanted);
+}
+
+static void check_conversion(const char *name, const char *word, const json_t *wanted)
+{
+    enum oct_key key = oct_key_find(name);
+    const struct oct_yaml *node;
+    struct oct_value value;
+
+    ck_assert_msg(key < OCT_KEY_COUNT, "%s", name);
+    ck_assert_int_eq(oct_yaml_parse(arena, word, strlen(word), 1 << 20, &node, &err), OCTET_OK);
+    enum octet_status status = oct_value_convert(arena, key, node, &value, &err);
+    bool refused_there = json_object_get(wanted, "error") != NULL;
+    bool huge = json_object_get(wanted, "big") || (is_sized(key) && !refused_there);
+    if (status && huge)
+        ck_assert_msg(strstr(err.text, "outside") || strstr(err.text, "64 bits"), "%s=%s: %s", name,
+                      word, err.text);
+    else
+        ck_assert_msg(!status != refused_there, "%s=%s: MaxText %s it, Octet does not (%s)", name,
+                      word, refused_there ? "refuses" : "takes", status ? err.text : "");
+    if (!status)
+        ck_assert_msg(value_equals(key, &value, wanted), "%s=%s is '%s'", name, word,
+                      oct_value_text(arena, key, &value));
+}
+
+START_TEST(every_key_converts_as_pydantic_does)
+{
+    json_t *root = load(DATA "conversions.json"), *group, *name, *word;
+    const json_t *words = json_object_get(root, "words");
+    size_t i, k, w, count = 0;
+
+    json_array_foreach(json_object_get(root, "groups"), i, group)
+    {
+        json_array_foreach(json_object_get(group, "keys"), k, name)
+        {
+            enum oct_key key = oct_key_find(json_string_value(name));
+            if (key < OCT_KEY_COUNT && oct_keys[key].kind == OCT_KIND_ANY)
+                continue; /* kept as text, whatever it is */
+            if (key == OCT_KEY_model_name)
+                continue; /* a list of names there, the known models here */
+            if (key == OCT_KEY_dpo || key == OCT_KEY_lora)
+                continue; /* mappings whose own keys are checked there, and not looked at here */
+            octet_arena_reset(arena);
+            json_array_foreach(words, w, word)
+            {
+                check_conversion(json_string_value(name), json_string_value(word),
+                                 json_array_get(json_object_get(group, "results"), w));
+                count++;
+            }
+        }
+    }
+    printf("conversions: %zu\n", count);
+    ck_assert_uint_gt(count, 60000);
+    json_decref(root);
+}
+END_TEST
+
 /* The reference folder beside the project, where there is one, may hold more than our copy. */
 START_TEST(the_reference_folder_agrees_too)
 {
@@ -291,6 +374,7 @@ int main(void)
     tcase_add_test(golden, every_model_reads_back_equal);
     tcase_add_test(golden, defaults_are_maxtexts);
     tcase_add_test(golden, words_are_read_as_maxtext_reads_them);
+    tcase_add_test(golden, every_key_converts_as_pydantic_does);
     tcase_add_test(golden, the_reference_folder_agrees_too);
     suite_add_tcase(suite, golden);
     SRunner *runner = srunner_create(suite);
