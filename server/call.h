@@ -37,6 +37,7 @@ struct call {
     /* Events that gRPC owes us. */
     struct event arrival, closing, receipt, sending, ending;
     int owed;
+    bool is_closing_watched;
     int cancelled; /* RECV_CLOSE_ON_SERVER's answer */
     grpc_byte_buffer *received;
 

@@ -73,8 +73,9 @@ void lanes_give(struct lanes *lanes, struct job *job)
     else
         lanes->first = job;
     lanes->last = job;
-    uv_cond_signal(&lanes->work);
     uv_mutex_unlock(&lanes->lock);
+    uv_cond_signal(
+        &lanes->work); /* unlocked: the lane that wakes would only wait for the lock again */
 }
 
 void lanes_stop(struct lanes *lanes)

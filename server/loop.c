@@ -14,7 +14,7 @@
 #include "signals.h"
 #include "wire/methods.h"
 
-enum { ACCEPTS = 16, SWEEP_MS = 500, CONTROL_LANES = 1 };
+enum { SWEEP_MS = 500, CONTROL_LANES = 1 };
 
 void loop_call_opened(struct loop *loop, struct call *call)
 {
@@ -35,6 +35,12 @@ void loop_call_freed(struct loop *loop, struct call *call)
     drain_check(&loop->drain);
 }
 
+void loop_accept(struct loop *loop)
+{
+    while (loop->accepting < LOOP_ACCEPTS && loop->drain.phase < DRAIN_CLOSING && call_accept(loop))
+        ;
+}
+
 /* Ends calls whose request does not arrive, and asks again for calls where memory was short. */
 static void on_sweep(uv_timer_t *timer)
 {
@@ -50,8 +56,7 @@ static void on_sweep(uv_timer_t *timer)
         if (call_is_late(call, now_ns, receive_ms))
             call_end(call, OCTET_DEADLINE_EXCEEDED, text);
     }
-    while (loop->accepting < ACCEPTS && loop->drain.phase < DRAIN_CLOSING && call_accept(loop))
-        ;
+    loop_accept(loop);
 }
 
 /* A connection has sent more than the requests that are on their way may hold; which of them is too
@@ -212,8 +217,7 @@ static enum octet_status serve(struct loop *loop, struct octet_error *err)
         status = guard_start(loop->config, port, &loop->inbox, on_excess, loop, &loop->guard, err);
     if (status != OCTET_OK)
         return status;
-    for (int i = 0; i < ACCEPTS; i++)
-        (void)call_accept(loop);
+    loop_accept(loop);
     health_set(&loop->health, true);
     uv_timer_start(&loop->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
     announce(loop, port);

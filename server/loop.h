@@ -51,6 +51,8 @@ enum octet_status loop_run(const struct config *config, const struct octet_metho
                            size_t method_count, struct octet_error *err) OCTET_MUST_CHECK;
 
 /* For call.c. */
+enum { LOOP_ACCEPTS = 16 }; /* calls that may arrive before the loop comes to ask for more */
+void loop_accept(struct loop *loop); /* fills the supply up, unless the daemon ends */
 void loop_call_opened(struct loop *loop, struct call *call);
 void loop_call_freed(struct loop *loop, struct call *call);
 

@@ -42,12 +42,17 @@ bool daemon_start(struct daemon *daemon, const char *program, const char *const 
     char line[512] = "";
     int ends[2], raw;
 
+    daemon->pid = 0;
     if (pipe2(ends, O_CLOEXEC) != 0)
         return false;
     daemon->pid = fork();
     if (daemon->pid == 0)
         run_child(program, arguments, log_path, ends[1]);
     close(ends[1]);
+    if (daemon->pid < 0) {
+        close(ends[0]);
+        return false;
+    }
     FILE *out = fdopen(ends[0], "r");
     bool started = fgets(line, sizeof line, out) != NULL;
     fclose(out);
@@ -59,6 +64,7 @@ bool daemon_start(struct daemon *daemon, const char *program, const char *const 
         return true;
     }
     waitpid(daemon->pid, &raw, 0);
+    daemon->pid = 0;
     if (status)
         *status = decode(raw);
     return false;
@@ -66,20 +72,25 @@ bool daemon_start(struct daemon *daemon, const char *program, const char *const 
 
 void daemon_signal(const struct daemon *daemon, int signal)
 {
-    kill(daemon->pid, signal);
+    if (daemon->pid > 0) /* kill(0) and kill(-1) would reach others */
+        kill(daemon->pid, signal);
 }
 
 int daemon_wait(struct daemon *daemon, int seconds)
 {
     int raw;
+    pid_t pid = daemon->pid;
 
-    for (int i = 0; i < seconds * 100; i++) {
-        if (waitpid(daemon->pid, &raw, WNOHANG) == daemon->pid)
+    daemon->pid = 0;
+    for (int i = 0; pid > 0 && i < seconds * 100; i++) {
+        if (waitpid(pid, &raw, WNOHANG) == pid)
             return decode(raw);
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
-    kill(daemon->pid, SIGKILL);
-    waitpid(daemon->pid, &raw, 0);
+    if (pid > 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, &raw, 0);
+    }
     return -1;
 }
 

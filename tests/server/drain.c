@@ -116,9 +116,10 @@ START_TEST(a_signal_during_the_start_is_not_lost)
             execl(octetd_path, octetd_path, arguments[0], arguments[1], (char *)NULL);
             _exit(127);
         }
-        pause_ms(ms);
-        kill(pid, SIGTERM);
+        ck_assert_int_gt(pid, 0);
         d.pid = pid;
+        pause_ms(ms);
+        daemon_signal(&d, SIGTERM);
         int status = daemon_wait(&d, 30);
         ck_assert_msg(status == 0 || (ms < 20 && status == 1000 + SIGTERM) || WITH_SANITIZER,
                       "after %d ms: status %d", ms, status);
