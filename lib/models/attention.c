@@ -1,9 +1,11 @@
 /* Attention with query, key and value projections (attentions.Attention), and the scores that all
  * kinds of attention share (attention_op.AttentionOp). */
+#include "models/attention.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "models/model.h"
+#include "models/layers.h"
 
 oct_tensor oct_rotate(struct oct_model *m, oct_tensor x, bool local)
 {

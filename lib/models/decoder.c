@@ -1,10 +1,16 @@
 /* Decoder layers: one function a family, one table of families, and how each family stacks its
  * layers. To add a family: write its layer, add its row. */
+#include "models/decoder.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "models/model.h"
+#include "models/attention.h"
+#include "models/hyper_connections.h"
+#include "models/layers.h"
+#include "models/mla.h"
+#include "models/moe.h"
 
 /* index: the layer's place in its stack, for those whose attention alternates. */
 typedef oct_tensor layer_function(struct oct_model *m, oct_tensor x, int64_t index);
@@ -17,7 +23,7 @@ enum stacking {
     STACK_DEEPSEEK,  /* decoder/dense_layers, then decoder/moe_layers */
 };
 
-struct oct_family_layer {
+struct oct_family {
     const char *decoder_block;
     layer_function *layer;
     enum stacking stacking;
@@ -273,7 +279,7 @@ static oct_tensor layer_deepseek(struct oct_model *m, oct_tensor x, int64_t inde
 
 /* ---- families ---- */
 
-static struct oct_family_layer families[] = {
+static const struct oct_family families[] = {
     {"default", layer_default, STACK_PLAIN},      {"llama2", layer_llama2, STACK_PLAIN},
     {"mistral", layer_mistral, STACK_PLAIN},      {"mixtral", layer_mixtral, STACK_PLAIN},
     {"qwen2", layer_qwen2, STACK_PLAIN},          {"qwen3", layer_qwen3, STACK_PLAIN},
@@ -283,7 +289,7 @@ static struct oct_family_layer families[] = {
     {"deepseek", layer_deepseek, STACK_DEEPSEEK},
 };
 
-static struct oct_family_layer *family_of(struct oct_model *m)
+static const struct oct_family *family_of(struct oct_model *m)
 {
     const char *block = oct_config_text(m->config, OCT_KEY_decoder_block);
 

@@ -1,7 +1,9 @@
 /* Manifold-constrained hyper-connections (mhc.ManifoldConstrainedHyperConnections): K residual
  * streams instead of one; each branch reads a mix of them and is mixed back. Source of the
  * arithmetic: arXiv 2512.24880, as MaxText has it. */
-#include "models/model.h"
+#include "models/hyper_connections.h"
+
+#include "models/layers.h"
 
 static oct_tensor gate_of(struct oct_model *m, oct_tensor mix, int64_t start, int64_t size,
                           const char *scale_leaf, const char *beta_leaf, bool square)

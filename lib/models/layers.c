@@ -1,13 +1,8 @@
 /* Layers that all models share: norms, projections, MLP, embedding and output head. */
+#include "models/layers.h"
+
 #include <math.h>
 #include <string.h>
-
-#include "models/model.h"
-
-bool oct_named(const struct oct_model *m, const char *prefix)
-{
-    return strncmp(octet_config_model_name(m->config), prefix, strlen(prefix)) == 0;
-}
 
 static int64_t last_dim(const struct oct_model *m, oct_tensor x)
 {
@@ -230,9 +225,4 @@ oct_tensor oct_output_head(struct oct_model *m, oct_tensor x)
         logits = oct_cast(&m->b, logits, OCTET_DTYPE_F32);
     oct_leave(&m->b, outer);
     return logits;
-}
-
-void oct_auxiliary_loss(struct oct_model *m, oct_tensor loss)
-{
-    m->auxiliary = m->auxiliary ? oct_plus(&m->b, m->auxiliary, loss) : loss;
 }

@@ -1,7 +1,10 @@
 /* Multi-head latent attention (attention_mla.MLA), DeepSeek's, and the indexer of DeepSeek 3.2. */
+#include "models/mla.h"
+
 #include <math.h>
 
-#include "models/model.h"
+#include "models/attention.h"
+#include "models/layers.h"
 
 /* 1/sqrt(depth), times the square of YaRN's temperature where the context was stretched. */
 static double softmax_scale(const struct oct_model *m)

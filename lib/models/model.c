@@ -2,7 +2,10 @@
  * losses. */
 #include <string.h>
 
-#include "models/model.h"
+#include "models/decoder.h"
+#include "models/draft.h"
+#include "models/layers.h"
+#include "models/mtp.h"
 
 static void refuse_what_is_unknown(struct oct_model *m)
 {

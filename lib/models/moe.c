@@ -4,9 +4,11 @@
  * sparse_matmul with megablox: rows sorted by expert, grouped matmul, which asks for a rule by name
  * (gmm); sparse_matmul without: the same with lax.ragged_dot; dense: einsums of every expert with
  * every token, or, with a capacity factor, of the tokens that fit. */
+#include "models/moe.h"
+
 #include <math.h>
 
-#include "models/model.h"
+#include "models/layers.h"
 
 struct route {
     oct_tensor logits;           /* [B,S,n] biased scores */

@@ -1,7 +1,10 @@
 /* Multi-token prediction (multi_token_prediction.MultiTokenPredictionBlock): layer k sees the
  * hidden state of layer k-1 (the main model's for k = 1) and the embedding of the token k places
  * ahead, and predicts the one after it through the main model's own head. */
-#include "models/model.h"
+#include "models/mtp.h"
+
+#include "models/decoder.h"
+#include "models/layers.h"
 
 /* segment_ids 0: over document boundaries too. */
 static oct_tensor shift_left(struct oct_model *m, oct_tensor x, oct_tensor segment_ids)

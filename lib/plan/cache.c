@@ -3,11 +3,12 @@
  * Decision: a plan is built outside the lock; two requests that miss at the same moment both build
  * it and the second copy is not kept. The list is short (a plan of a big model is about a
  * megabyte), so it is searched from front to back, most recently used first. */
+#include "plan/cache.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/context_private.h"
-#include "plan/plan_private.h"
 
 struct entry {
     struct entry *next;
@@ -92,14 +93,14 @@ octet_plan *oct_plan_cache_find(octet_context *context, const struct oct_plan_ke
     return plan;
 }
 
-void oct_plan_cache_keep(octet_context *context, const struct oct_plan_key *key, octet_plan *plan)
+void oct_plan_cache_keep(octet_context *context, const struct oct_plan_key *key, octet_plan *plan,
+                         size_t bytes)
 {
     struct entry *entry = calloc(1, sizeof *entry), *rest = NULL;
 
     if (!entry)
         return; /* a plan that is not kept is only slower */
-    *entry = (struct entry){
-        .key = *key, .plan = octet_plan_ref(plan), .bytes = octet_arena_held(plan->arena)};
+    *entry = (struct entry){.key = *key, .plan = octet_plan_ref(plan), .bytes = bytes};
     pthread_mutex_lock(&context->cache_lock);
     if (!context->cache) {
         context->cache = calloc(1, sizeof(struct cache));

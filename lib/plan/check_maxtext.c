@@ -1,11 +1,12 @@
 /* What MaxText itself would refuse, or crash on while it builds the model, though the config reads
  * well. Source: MaxText of 22 August 2026, run on these configs; the quoted errors are its own. */
+#include "plan/check_maxtext.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/findings_private.h"
-#include "plan/plan_private.h"
+#include "plan/weights.h"
 
 static bool decoder_is_one_of(const struct oct_findings *f, const char *const *blocks)
 {

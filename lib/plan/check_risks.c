@@ -1,8 +1,9 @@
 /* Settings that run, and that experts know to be risky. */
+#include "plan/check_risks.h"
+
 #include <string.h>
 
-#include "plan/findings_private.h"
-#include "plan/plan_private.h"
+#include "plan/weights.h"
 
 static bool ends_with(const char *text, const char *end)
 {

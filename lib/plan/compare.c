@@ -2,7 +2,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "plan/plan_private.h"
+#include "plan/record.h"
 
 /* An index of a plan's lines by (module, op). Lines that share both (matmuls that nothing looks up)
  * are told apart by how many of the same came before. */

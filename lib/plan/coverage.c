@@ -1,8 +1,10 @@
 /* What a plan costs, and how much of it is quantized, in total and by block of the model. */
+#include "plan/coverage.h"
+
 #include <ctype.h>
 #include <string.h>
 
-#include "plan/plan_private.h"
+#include "plan/weights.h"
 
 /* "decoder/moe_layers_12/self_attention/wq_b" -> "decoder/moe_layers": the part of a path that a
  * reader thinks of as one block; scanned and unrolled models have the same ones. */

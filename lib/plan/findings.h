@@ -1,6 +1,6 @@
-/* A growing list of findings; for the files of check. */
-#ifndef OCTET_PLAN_FINDINGS_PRIVATE_H
-#define OCTET_PLAN_FINDINGS_PRIVATE_H
+/* A growing list of findings, and the config and plan that they are about. */
+#ifndef OCTET_PLAN_FINDINGS_H
+#define OCTET_PLAN_FINDINGS_H
 
 #include "models/settings.h"
 #include "octet/check.h"
@@ -19,11 +19,6 @@ struct oct_findings {
 /* subject and remedy may be ""; both and the message are copied. */
 void oct_find(struct oct_findings *f, enum octet_severity severity, const char *id,
               const char *subject, const char *remedy, const char *format, ...) OCTET_PRINTF(6, 7);
-
-/* What MaxText refuses or crashes on although Octet can trace it (check_maxtext.c), and what
- * experts know to be risky (check_risks.c). */
-void oct_check_maxtext(struct oct_findings *f);
-void oct_check_risks(struct oct_findings *f);
 
 #define oct_find_bool(f, key) oct_config_bool((f)->config, OCT_KEY_##key)
 #define oct_find_int(f, key) oct_config_int((f)->config, OCT_KEY_##key)
