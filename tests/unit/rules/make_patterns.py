@@ -4,11 +4,11 @@
 Usage: python3.12 make_patterns.py > patterns.txt
 
 Deterministic. The texts of a pattern are drawn from the pattern itself (so that many match), then damaged.
-Lines of the output; bytes outside 0x21..0x7e, and '%', are written %XX:
+Lines of the output; bytes outside 0x21..0x7e, and '%', are written %XX, nothing at all is written %:
   P pattern      a pattern that re.compile accepts
   R pattern      one that it refuses
-  + text         re.fullmatch(the last P, text) matches
-  - text         it does not
+  + text ...     texts that re.fullmatch matches with the last P
+  - text ...     texts that it does not
 Left out on purpose, since Octet documents that it differs: \\N{NAME}, group names outside ASCII, repeat counts
 above 65535, flag t, back-references under flag i to letters outside ASCII, characters new in Unicode 15.
 """
@@ -74,7 +74,7 @@ ab(?<=(?<=a)b)c (?<=a(?=b))b a(?<=a(?=b))b (?=a)* (?=a)*a (?!a)+b (?<=a)*b a(?<=
 ) () (()) (()( a) a)b (a (a)b) (( )) | || a| |a a||b (|) (|a) (a|) (a||b) ^ ^^ $$ ^$ $^ ^a^ $a$ a^b a$b a^* (?:^)* (^)* (^a)* (?:$)? (?:\b)* (\b)*a (?:(?=a))*a
 (?x)a(?#c)b (?x)a*? (?x)[#] (?x)\# (?x)a# (?x)#a (?x)(?-x:a) (?x:a) (?x)a{2} (?x)a{2,} (?x:a#)b) (?x)a#\)
 (a)(a)(a)(a)(a)(a)(a)(a)(a)(a)\10 (a)(a)(a)(a)(a)(a)(a)(a)(a)(a)\11 (a)(a)(a)(a)(a)(a)(a)(a)(a)(a)\100 (?:(?:(?:a)))* (((a))) ((a)|(b))* ((a)|b)*\2 (?:(a)|b)*\1 (a*)*\1 (a?)*\1b (a|ab)(c|bcd)(d*)
-(a|b)*? (a|b)+?b (?:a?)*?b (?:a?)+b (?:a*)+?b (?:|a)+b (?:|a)*b (?:a|)+b (|a)+b (|a)*?b (a|)*+b (?:a??)*b (a*?)*b (?:(?:a*)*)*b (a?){3}b (a??){3}b (?:a?){0,3}?b (){3}b (){0,3}b\1 (a){0}b (a){0}b\1 (?:a){0}
+(a|b)*? (a|b)+?b (?:a?)*?b (?:a?)+b (?:a*)+?b (?:|a)+b (?:|a)*b (?:a|)+b (|a)+b (|a)*?b (a|)*+b (?:a??)*b (a*?)*b (a?){3}b (a??){3}b (?:a?){0,3}?b (){3}b (){0,3}b\1 (a){0}b (a){0}b\1 (?:a){0}
 """.split('\n')
 
 SPACED = [
@@ -229,7 +229,7 @@ def compiled(pattern):
 
 
 def encode(text):
-    return ''.join(chr(b) if 0x21 <= b <= 0x7e and b != 0x25 else '%%%02X' % b for b in text.encode())
+    return ''.join(chr(b) if 0x21 <= b <= 0x7e and b != 0x25 else '%%%02X' % b for b in text.encode()) or '%'
 
 
 def main():
@@ -243,8 +243,10 @@ def main():
         code = compiled(pattern)
         print('P' if code else 'R', encode(pattern))
         if code:
-            for text in texts:
-                print('+' if code.fullmatch(text) else '-', encode(text))
+            for mark, wanted in ('+', True), ('-', False):
+                listed = [encode(text) for text in texts if bool(code.fullmatch(text)) == wanted]
+                if listed:
+                    print(mark, *listed)
 
 
 if __name__ == '__main__':
