@@ -58,7 +58,9 @@ struct octet_setting {
     enum octet_config_origin origin;
     bool has_effect;
     bool overrides_model; /* set by environment or override although the model sets it too: MaxText
-                             would ask for override_model_config=true */
+                             would ask for override_model_config=true. Set by YAML: MaxText would
+                             let the model's value win. Not for an equal value, except the
+                             environment's */
 };
 
 /* All known keys, in alphabetical order. Returns the count; key i is at index i. */
