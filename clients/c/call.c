@@ -111,8 +111,30 @@ static void read_error(const char *sentence, struct octet_error *err)
     snprintf(err->text, sizeof err->text, "%s", end + sizeof after - 1);
 }
 
+/* gRPC says "Received message larger than max (A vs. B)" for both directions and names no setting.
+ */
+static bool report_size(const octet_client *client, const char *sentence, size_t request_size,
+                        struct octet_error *err)
+{
+    const char *numbers = strstr(sentence, "message larger than max (");
+    unsigned long long size, limit;
+
+    if (!numbers || sscanf(strchr(numbers, '('), "(%llu vs. %llu)", &size, &limit) != 2)
+        return false;
+    if (size == request_size)
+        octet_fail(
+            err, OCTET_RESOURCE_EXHAUSTED, NULL,
+            "the request has %llu bytes, %s accepts %llu (its setting limits.max_message_bytes)",
+            size, client->target, limit);
+    else
+        octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                   "the reply of %s has %llu bytes, more than reply_bytes_max, %llu",
+                   client->target, size, limit);
+    return true;
+}
+
 static enum octet_status report(const octet_client *client, const struct exchange *x,
-                                struct octet_error *err)
+                                size_t request_size, struct octet_error *err)
 {
     char sentence[sizeof err->field + sizeof err->text];
     size_t length = GRPC_SLICE_LENGTH(x->details);
@@ -129,6 +151,8 @@ static enum octet_status report(const octet_client *client, const struct exchang
     case GRPC_STATUS_UNAVAILABLE:
         return octet_fail(err, OCTET_UNAVAILABLE, NULL, "%s: %s", client->target, sentence);
     default:
+        if (report_size(client, sentence, request_size, err))
+            return OCTET_RESOURCE_EXHAUSTED;
         octet_fail(err, (enum octet_status)x->status, NULL, "%s", sentence);
         if (err)
             read_error(sentence, err);
@@ -181,7 +205,8 @@ enum octet_status oct_client_exchange(octet_client *client, const char *method, 
         find_metadata(&x, "retry-after-ms", retry, sizeof retry);
         if (retry[0])
             reply->retry_after_ms = strtoll(retry, NULL, 10);
-        status = x.status == GRPC_STATUS_OK ? take_reply(&x, reply, err) : report(client, &x, err);
+        status = x.status == GRPC_STATUS_OK ? take_reply(&x, reply, err)
+                                            : report(client, &x, request_size, err);
     }
     grpc_call_unref(x.call);
     grpc_byte_buffer_destroy(x.sent);

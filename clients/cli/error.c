@@ -69,6 +69,10 @@ static void print_place(struct session *session, const char *field)
         fprintf(stderr, "environment variable '%s': ", variable);
         return;
     }
+    if (strcmp(field, "name") == 0) {
+        fputs("MODEL: ", stderr);
+        return;
+    }
     if (a->config && strncmp(field, "yaml", 4) == 0)
         fprintf(stderr, "%s: ", a->config);
     if (a->rules && strncmp(field, "rules", 5) == 0)

@@ -27,8 +27,8 @@ static enum octet_status read_all(octet_arena *arena, int fd, const char *path, 
         if (!buffer)
             return octet_arena_exhausted(arena, err);
         ssize_t n = read(fd, buffer + used, room - used);
-        if (n < 0 && errno == EINTR)
-            continue;
+        if (n < 0 && errno == EINTR) /* by our own SIGINT handler: nobody else catches signals */
+            return octet_fail(err, OCTET_CANCELLED, NULL, "interrupted");
         if (n < 0)
             return fail_errno("read", path, err);
         used += (size_t)n;

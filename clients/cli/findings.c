@@ -135,6 +135,9 @@ void findings_print_github(const struct findings *findings, struct output *out)
             }
             output_text(out, "\n");
         }
+    output_text(out, "::notice title=octet check::");
+    print_github(out, findings->summary, false);
+    output_text(out, "\n");
 }
 
 /* Escapes for attributes and text alike. XML 1.0 has no way to write most control characters; they

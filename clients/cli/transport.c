@@ -155,6 +155,9 @@ enum octet_status session_call(struct session *session, const char *name,
     seconds = seconds ? seconds : SECONDS_DEFAULT;
     seconds = seconds < SECONDS_MAX ? seconds : SECONDS_MAX;
     session->cancel->deadline_ns = octet_now_ns() + (uint64_t)seconds * 1000000000u;
-    return session_server(session) ? call_there(session, method, bytes, size, response, err)
+    enum octet_status status = session_server(session)
+                                   ? call_there(session, method, bytes, size, response, err)
                                    : call_here(session, method, bytes, size, response, err);
+    session->cancel->deadline_ns = 0; /* it was the call's, not the command's */
+    return status;
 }

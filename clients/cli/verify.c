@@ -36,6 +36,9 @@ static enum octet_status read_log(struct session *session, struct line_list *lis
         if (status == OCTET_OK)
             status = octet_cancel_check(session->cancel, err);
     }
+    if (status == OCTET_OK)
+        status =
+            octet_cancel_check(session->cancel, err); /* a read that SIGINT ended is no error */
     if (status == OCTET_OK && ferror(file))
         status = octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "cannot read '%s': %s", path,
                             strerror(errno));

@@ -241,7 +241,7 @@ class WrongUse(unittest.TestCase):
         process = subprocess.run([support.OCTET, "trace", b"deepseek3-\xff"], capture_output=True,
                                  env=support.environment())
         self.assertEqual(process.returncode, 2)
-        self.assertIn(b"field 'name'", process.stderr)
+        self.assertIn(b"octet: MODEL: ", process.stderr)
         self.assertIn(b"UTF-8", process.stderr)
 
     def test_errors_do_not_steer_the_terminal(self):
@@ -301,6 +301,7 @@ class Check(unittest.TestCase):
         self.assertEqual(len(errors), 1)
         self.assertIn("a%25b:c,d%0A%0D::error::", errors[0])
         self.assertNotIn("\r", done.out)
+        self.assertRegex(done.out.splitlines()[-1], r"^::notice title=octet check::\d+ lines traced, [\d.]+ %25 of")
 
     def test_junit_parses_and_counts(self):
         done = run("check", *self.SOUND, "--require", self.HOSTILE, "--format", "junit")
@@ -457,6 +458,19 @@ class Verify(unittest.TestCase):
     def test_standard_input(self):
         done = run("verify", "-", *self.MODEL, text="\n".join(self.lines))
         self.assertEqual(done.rc, 0, done.out + done.err)
+
+    def test_interrupt_while_the_log_is_read(self):
+        process = subprocess.Popen([support.OCTET, "verify", "-", *self.MODEL], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env=support.environment())
+        process.stdin.write(self.lines[0] + "\n")
+        process.stdin.flush()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(15), 130)
+        self.assertEqual(process.stderr.read(), "octet: interrupted\n")
+        for stream in (process.stdin, process.stdout, process.stderr):
+            stream.close()
 
     def test_a_log_without_qwix(self):
         done = self.verify(["hello", "[QWIX] module='cut", "[QWIX] module='x' op=y rule=z"])

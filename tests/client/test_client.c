@@ -1,0 +1,289 @@
+/* liboctet_client over the wire. What could break: a call that never ends, an error that loses its
+ * field, a limit that is told in gRPC's words only, a connection that is not remade, memory that is
+ * not given back (seen under ASan).
+ *
+ *     test_client OCTETD SLOW */
+#include "octet_client.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon.h"
+#include "octet/v1/octet.pb-c.h"
+
+static const char *octetd_path, *slow_path;
+static struct daemon server;
+static octet_client *client;
+static struct octet_client_reply reply;
+static struct octet_error err;
+
+static void start(const char *program, const char *listen)
+{
+    const char *arguments[] = {"--listen", listen, "--log-level", "error", NULL};
+    int status = 0;
+
+    ck_assert_msg(daemon_start(&server, program, arguments, NULL, &status),
+                  "%s did not start: status %d", program, status);
+}
+
+static void stop(void)
+{
+    daemon_signal(&server, SIGTERM);
+    ck_assert_int_eq(daemon_wait(&server, 60), 0);
+}
+
+static void connect_to_server(uint64_t reply_bytes_max)
+{
+    const struct octet_client_options options = {.target = server.address,
+                                                 .reply_bytes_max = reply_bytes_max};
+
+    memset(&err, 0, sizeof err);
+    ck_assert_int_eq(octet_client_connect(&options, &client, &err), OCTET_OK);
+}
+
+static enum octet_status call_trace(const char *method, int64_t batch_size, const char *model,
+                                    const struct octet_cancel *cancel)
+{
+    Octet__V1__ModelConfig config = OCTET__V1__MODEL_CONFIG__INIT;
+    Octet__V1__TraceRequest request = OCTET__V1__TRACE_REQUEST__INIT;
+    uint8_t bytes[256];
+
+    config.name = (char *)(uintptr_t)model;
+    request.model = &config;
+    request.batch_size = batch_size;
+    ck_assert_uint_le(octet__v1__trace_request__get_packed_size(&request), sizeof bytes);
+    size_t size = octet__v1__trace_request__pack(&request, bytes);
+    enum octet_status status = octet_client_call(client, method, bytes, size, cancel, &reply, &err);
+    ck_assert((status == OCTET_OK) == (reply.data != NULL));
+    return status;
+}
+
+START_TEST(replies_come_whole)
+{
+    start(octetd_path, "127.0.0.1:0");
+    connect_to_server(0);
+    for (int i = 0; i < 3; i++) { /* one connection, several calls */
+        ck_assert_int_eq(call_trace("Trace", 2, "deepseek3-tiny", NULL), OCTET_OK);
+        Octet__V1__TraceResponse *response =
+            octet__v1__trace_response__unpack(NULL, reply.size, reply.data);
+        ck_assert_ptr_nonnull(response);
+        ck_assert_uint_gt(response->trace->n_interceptions, 20);
+        ck_assert_int_eq(response->trace->interceptions[0]->lhs_shape[0], 2);
+        octet__v1__trace_response__free_unpacked(response, NULL);
+        ck_assert_str_ne(reply.request_id, "");
+        ck_assert_int_eq(reply.retry_after_ms, -1);
+        octet_client_reply_clear(&reply);
+        ck_assert_ptr_null(reply.data);
+    }
+    octet_client_destroy(client);
+    stop();
+}
+END_TEST
+
+START_TEST(errors_are_as_in_a_local_call)
+{
+    start(octetd_path, "127.0.0.1:0");
+    connect_to_server(0);
+    ck_assert_int_eq(call_trace("Trace", 0, "deepseek3-tinny", NULL), OCTET_NOT_FOUND);
+    ck_assert_int_eq(err.status, OCTET_NOT_FOUND);
+    ck_assert_str_eq(err.field, "model.name");
+    ck_assert_ptr_nonnull(strstr(err.text, "'deepseek3-tiny'"));
+    ck_assert_str_ne(reply.request_id, "");
+    ck_assert_int_eq(call_trace("Trace", -3, "deepseek3-tiny", NULL), OCTET_INVALID_ARGUMENT);
+    ck_assert_str_eq(err.field, "batch_size");
+    ck_assert_int_eq(call_trace("NoSuchMethod", 0, "", NULL), OCTET_UNIMPLEMENTED);
+    ck_assert_int_eq(octet_client_call(client, "Trace", "\x0b", 1, NULL, &reply, &err),
+                     OCTET_INVALID_ARGUMENT);
+    ck_assert_ptr_nonnull(strstr(err.text, "malformed"));
+    octet_client_destroy(client);
+    stop();
+}
+END_TEST
+
+START_TEST(large_replies_name_the_limit)
+{
+    start(octetd_path, "127.0.0.1:0");
+    connect_to_server(2000);
+    ck_assert_int_eq(call_trace("Trace", 0, "deepseek3-tiny", NULL), OCTET_RESOURCE_EXHAUSTED);
+    ck_assert_ptr_nonnull(strstr(err.text, "reply_bytes_max"));
+    ck_assert_ptr_nonnull(strstr(err.text, "2000"));
+    octet_client_destroy(client);
+    stop();
+}
+END_TEST
+
+static void *interrupt(void *user)
+{
+    struct octet_cancel *cancel = user;
+
+    nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+    atomic_store_explicit(&cancel->cancelled, true, memory_order_relaxed);
+    return NULL;
+}
+
+START_TEST(calls_can_be_cancelled)
+{
+    struct octet_cancel cancel = {0};
+    pthread_t thread;
+
+    start(slow_path, "127.0.0.1:0");
+    connect_to_server(0);
+    uint64_t before = octet_now_ns();
+    ck_assert_int_eq(pthread_create(&thread, NULL, interrupt, &cancel), 0);
+    ck_assert_int_eq(call_trace("Sleep", 30000, "", &cancel), OCTET_CANCELLED);
+    pthread_join(thread, NULL);
+    ck_assert_uint_lt(octet_now_ns() - before, 10u * 1000000000u);
+    /* Cancelled before it starts; and the client is as good as before. */
+    ck_assert_int_eq(call_trace("Sleep", 30000, "", &cancel), OCTET_CANCELLED);
+    ck_assert_int_eq(call_trace("Sleep", 1, "", NULL), OCTET_OK);
+    octet_client_reply_clear(&reply);
+    octet_client_destroy(client);
+    stop();
+}
+END_TEST
+
+START_TEST(deadlines_end_calls)
+{
+    struct octet_cancel cancel = {.deadline_ns = octet_now_ns() + 300000000u};
+
+    start(slow_path, "127.0.0.1:0");
+    connect_to_server(0);
+    uint64_t before = octet_now_ns();
+    ck_assert_int_eq(call_trace("Sleep", 30000, "", &cancel), OCTET_DEADLINE_EXCEEDED);
+    ck_assert_ptr_nonnull(strstr(err.text, server.address));
+    ck_assert_uint_lt(octet_now_ns() - before, 10u * 1000000000u);
+    ck_assert_int_eq(call_trace("Sleep", 1, "", &cancel), OCTET_DEADLINE_EXCEEDED); /* passed */
+    octet_client_destroy(client);
+    stop();
+}
+END_TEST
+
+START_TEST(connections_are_remade)
+{
+    char address[sizeof server.address];
+    struct octet_cancel cancel = {0};
+
+    start(octetd_path, "127.0.0.1:0");
+    connect_to_server(0);
+    snprintf(address, sizeof address, "%s", server.address);
+    ck_assert_int_eq(call_trace("Trace", 0, "deepseek3-tiny", NULL), OCTET_OK);
+    octet_client_reply_clear(&reply);
+    stop();
+    ck_assert_int_eq(call_trace("Trace", 0, "deepseek3-tiny", NULL), OCTET_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(err.text, address));
+    start(octetd_path, address);
+    uint64_t end =
+        octet_now_ns() + 30u * 1000000000u; /* gRPC waits a moment before it tries again */
+    enum octet_status status;
+    do {
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        status = call_trace("Trace", 0, "deepseek3-tiny", &cancel);
+    } while (status == OCTET_UNAVAILABLE && octet_now_ns() < end);
+    ck_assert_int_eq(status, OCTET_OK);
+    octet_client_reply_clear(&reply);
+    octet_client_destroy(client);
+    stop();
+}
+END_TEST
+
+START_TEST(unix_sockets_work)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "unix:/tmp/octet-client-test-%d", (int)getpid());
+    start(octetd_path, path);
+    snprintf(server.address, sizeof server.address, "%s", path);
+    connect_to_server(0);
+    ck_assert_int_eq(call_trace("Trace", 0, "deepseek3-tiny", NULL), OCTET_OK);
+    octet_client_reply_clear(&reply);
+    octet_client_destroy(client);
+    stop();
+}
+END_TEST
+
+START_TEST(options_are_checked)
+{
+    static const struct {
+        struct octet_client_options options;
+        const char *field;
+    } cases[] = {
+        {{.target = NULL}, "target"},
+        {{.target = ""}, "target"},
+        {{.target = "localhost"}, "target"},
+        {{.target = ":80"}, "target"},
+        {{.target = "localhost:"}, "target"},
+        {{.target = "localhost:0"}, "target"},
+        {{.target = "localhost:65536"}, "target"},
+        {{.target = "localhost:8x"}, "target"},
+        {{.target = "localhost:1", .token = "two words"}, "token"},
+        {{.target = "example.org:1", .token = "secret"}, "token"},
+        {{.target = "localhost:1", .tls_ca = "/no/such"}, "tls_ca"},
+        {{.target = "localhost:1", .tls_ca = "/dev/null"}, "tls_ca"},
+        {{.target = "localhost:1", .tls_ca = "/dev/zero"}, "tls_ca"},
+        {{.target = "localhost:1", .tls_cert = "/x"}, "tls_ca"},
+        {{.target = "localhost:1", .tls_ca = "/x", .tls_cert = "/x"}, "tls_key"},
+        {{.target = "localhost:1", .tls_ca = "/x", .tls_key = "/x"}, "tls_cert"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ck_assert_int_eq(octet_client_connect(&cases[i].options, &client, &err),
+                         OCTET_INVALID_ARGUMENT);
+        ck_assert_msg(strcmp(err.field, cases[i].field) == 0, "case %zu: field '%s', expected '%s'",
+                      i, err.field, cases[i].field);
+    }
+    octet_client_destroy(NULL);
+}
+END_TEST
+
+START_TEST(the_environment_is_read)
+{
+    struct octet_client_options options;
+
+    setenv("OCTET_SERVER", "h:1", 1);
+    setenv("OCTET_TOKEN", "t", 1);
+    setenv("OCTET_TLS_CA", "a", 1);
+    setenv("OCTET_TLS_CERT", "c", 1);
+    setenv("OCTET_TLS_KEY", "k", 1);
+    octet_client_options_from_environment(&options);
+    ck_assert_str_eq(options.target, "h:1");
+    ck_assert_str_eq(options.token, "t");
+    ck_assert_str_eq(options.tls_ca, "a");
+    ck_assert_str_eq(options.tls_cert, "c");
+    ck_assert_str_eq(options.tls_key, "k");
+    ck_assert_uint_eq(options.reply_bytes_max, 0);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        fprintf(stderr, "usage: %s OCTETD SLOW\n", argv[0]);
+        return 2;
+    }
+    octetd_path = argv[1];
+    slow_path = argv[2];
+    Suite *suite = suite_create("client");
+    TCase *cases = tcase_create("client");
+    tcase_set_timeout(cases, 120);
+    tcase_add_test(cases, replies_come_whole);
+    tcase_add_test(cases, errors_are_as_in_a_local_call);
+    tcase_add_test(cases, large_replies_name_the_limit);
+    tcase_add_test(cases, calls_can_be_cancelled);
+    tcase_add_test(cases, deadlines_end_calls);
+    tcase_add_test(cases, connections_are_remade);
+    tcase_add_test(cases, unix_sockets_work);
+    tcase_add_test(cases, options_are_checked);
+    tcase_add_test(cases, the_environment_is_read);
+    suite_add_tcase(suite, cases);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
