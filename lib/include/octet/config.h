@@ -32,8 +32,9 @@ struct octet_config_input {
 };
 
 /* Errors: INVALID_ARGUMENT with field "overrides[KEY]", "yaml", "yaml[KEY]", "environment[M_KEY]"
- * (an unknown key names the nearest one, a bad value its type and range); NOT_FOUND with field
- * "name" (names the nearest model). */
+ * (an unknown key names the nearest one, a bad value its type and range), or the key itself
+ * ("num_vocab_tiling") when values do not go together; NOT_FOUND with field "name",
+ * "yaml[base_config]" or whatever named the model (names the nearest one). */
 OCTET_API enum octet_status octet_config_build(const octet_context *context, octet_arena *arena,
                                                const struct octet_config_input *input,
                                                const octet_config **out,
