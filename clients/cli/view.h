@@ -13,7 +13,8 @@ const char *view_rule_settings(octet_arena *arena, const Octet__V1__Quantization
 const char *view_shape(octet_arena *arena, const int64_t *sizes, size_t rank);
 /* Qwix's own line in the buffer; returns its length. */
 size_t view_line(const Octet__V1__Interception *from, char *buffer, size_t size);
-/* Is it a line of the plain trace? Qwix's own, and the lookups that MaxText makes for grouped matmuls. */
+/* Is it a line of the plain trace? Qwix's own, and the lookups that MaxText makes for grouped
+ * matmuls. */
 bool view_is_line(const Octet__V1__Interception *from);
 
 #endif
