@@ -43,13 +43,14 @@ static enum octet_status refuse_code(int code, PCRE2_SIZE at, const char *patter
                                      struct octet_error *err)
 {
     PCRE2_UCHAR reason[160];
+    char shown[201];
 
     if (code == PCRE2_ERROR_NOMEMORY || code == PCRE2_ERROR_HEAP_FAILED)
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory: a pattern");
     pcre2_get_error_message(code, reason, sizeof reason);
-    return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
-                      "'%.200s' cannot be used: %s (code %d, offset %zu)", pattern,
-                      (const char *)reason, code, at);
+    return octet_fail(
+        err, OCTET_INVALID_ARGUMENT, NULL, "'%s' cannot be used: %s (code %d, offset %zu)",
+        oct_pattern_show(pattern, shown, sizeof shown), (const char *)reason, code, at);
 }
 
 static enum octet_status set_limits(pcre2_general_context *memory, uint32_t steps,

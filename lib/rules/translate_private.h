@@ -28,4 +28,8 @@ enum octet_status oct_pattern_translate(octet_arena *arena, const char *pattern,
                                         struct oct_translation *out,
                                         struct octet_error *err) OCTET_MUST_CHECK;
 
+/* `text` for a message: one line, cut to whole characters that fit into `size` bytes. Returns
+ * buffer. */
+const char *oct_pattern_show(const char *text, char *buffer, size_t size);
+
 #endif

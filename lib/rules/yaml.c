@@ -21,12 +21,14 @@ struct file {
 
 static enum octet_status at_line(enum octet_status status, int line, struct octet_error *err)
 {
-    char text[sizeof err->text];
+    char prefix[32];
 
     if (status && err && status != OCTET_RESOURCE_EXHAUSTED) {
-        memcpy(text, err->text, sizeof text);
-        int length = snprintf(err->text, sizeof err->text, "line %d: ", line);
-        snprintf(err->text + length, sizeof err->text - (size_t)length, "%s", text);
+        size_t length = (size_t)snprintf(prefix, sizeof prefix, "line %d: ", line);
+        size_t kept = strnlen(err->text, sizeof err->text - 1 - length);
+        memmove(err->text + length, err->text, kept);
+        memcpy(err->text, prefix, length);
+        err->text[length + kept] = '\0';
     }
     return status;
 }
