@@ -49,6 +49,39 @@ static void print_overview(struct output *out)
                      "OCTET_TLS_KEY, NO_COLOR, M_KEY\n");
 }
 
+/* A cell of a Markdown table: '|' would end it. */
+static void print_cell(struct output *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '|')
+            output_text(out, "\\");
+        output_write(out, text, 1);
+    }
+}
+
+static void print_markdown(struct output *out)
+{
+    output_text(out,
+                "# The commands of octet\n\nWritten by `octet help --markdown`; exit status and "
+                "environment are in `octet help`.\n");
+    for (size_t i = 0; i < command_count; i++) {
+        const struct command *command = &commands[i];
+        output_printf(out, "\n## octet %s\n`octet %s%s%s [OPTION ...]`: %s.\n\n%s\n\n",
+                      command->name, command->name, command->operands[0] ? " " : "",
+                      command->operands, command->summary, command->about);
+        output_text(out, "| option | meaning |\n|---|---|\n");
+        for (size_t k = 0; k < option_count; k++) {
+            if (!(options[k].commands & command->id))
+                continue;
+            output_printf(out, "| `--%s%s", options[k].name, options[k].value ? " " : "");
+            print_cell(out, options[k].value ? options[k].value : "");
+            output_text(out, "` | ");
+            print_cell(out, options[k].help);
+            output_text(out, " |\n");
+        }
+    }
+}
+
 int run_help(struct session *session)
 {
     const struct arguments *a = session->arguments;
@@ -67,7 +100,9 @@ int run_help(struct session *session)
             return EXIT_FAILED;
         }
     }
-    if (command)
+    if (a->markdown)
+        print_markdown(session->out);
+    else if (command)
         print_command(session->out, command);
     else
         print_overview(session->out);

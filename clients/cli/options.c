@@ -91,6 +91,8 @@ const struct option options[] = {
     {"timeout", "SECONDS", "give up after this long (default: 60)", CALLS, OPTION_NUMBER, 0,
      AT(timeout)},
     {"help", NULL, "this text", ALL, OPTION_FLAG, 0, AT(help)},
+    {"markdown", NULL, "all commands as Markdown (docs/commands.md)", COMMAND_HELP, OPTION_FLAG, 0,
+     AT(markdown)},
     {"version", NULL, "version and commit", COMMAND_HELP, OPTION_FLAG, 0, AT(version)},
 };
 const size_t option_count = sizeof options / sizeof *options;

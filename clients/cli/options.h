@@ -63,7 +63,7 @@ struct arguments {
     const char *config, *rules, *server, *lock, *format;
     struct text_list require, forbid;
     int64_t batch, sequence, timeout; /* 0: not given */
-    bool table, json, coverage, strict, local, help, version;
+    bool table, json, coverage, strict, local, help, markdown, version;
 };
 
 extern const struct command commands[];

@@ -533,6 +533,11 @@ class Help(unittest.TestCase):
             self.assertTrue(help_of.out.startswith(f"usage: octet {command}"))
             self.assertLessEqual(max(map(len, help_of.out.splitlines())), 110)
 
+    def test_reference_is_up_to_date(self):
+        reference = pathlib.Path(__file__).resolve().parents[2] / "docs" / "commands.md"
+        self.assertEqual(run("help", "--markdown").out, reference.read_text(),
+                         "octet help --markdown > docs/commands.md")
+
     def test_version(self):
         for arguments in (["--version"], ["-V"], ["help", "--version"]):
             self.assertRegex(run(*arguments).out, r"^octet \d+\.\d+\.\d+ \(\w+\)\n$")
