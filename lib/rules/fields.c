@@ -252,8 +252,8 @@ static const char *check_numbers(const struct method *method, const double *numb
                : "the range must contain 0 and be no single point";
 }
 
-/* ",0.8" behind the method's name, copied without white space. Returns why it is refused, or NULL.
- */
+/* ",0.8" behind the method's name, copied without white space to `normal`, which has room for all
+ * of `p`. Returns why it is refused, or NULL. */
 static const char *read_numbers(const struct method *method, const char *p, char *normal)
 {
     double numbers[2];
@@ -268,7 +268,10 @@ static const char *read_numbers(const struct method *method, const char *p, char
         size_t length = read_number(p, &numbers[count++]);
         if (!length)
             return "what follows a ',' is no number";
-        normal += sprintf(normal, ",%.*s", (int)length, p);
+        *normal++ = ',';
+        memcpy(normal, p, length);
+        normal += length;
+        *normal = '\0';
         p += length + strspn(p + length, " \t");
     }
     return check_numbers(method, numbers, count);

@@ -187,7 +187,7 @@ static enum octet_status check_blocks(const struct octet_rule *rule, struct octe
                           rule->bwd_qtype);
     for (int i = 0; i < 2; i++) {
         int block = oct_qtype_block(forward[i]);
-        if (block && atoi(rule->tile_size) != block)
+        if (block && strcmp(rule->tile_size, block == 32 ? "32" : "16"))
             return octet_fail(err, OCTET_INVALID_ARGUMENT, "tile_size",
                               "'%s' does not fit %s '%s', whose tiles have %d elements",
                               rule->tile_size, i ? "act_qtype" : "weight_qtype", forward[i], block);

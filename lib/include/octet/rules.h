@@ -23,7 +23,12 @@ struct octet_sparsity {
 };
 
 /* Texts are never NULL in a rule that the library hands out; "" = not set. In rules handed to the
- * library NULL counts as "". */
+ * library NULL counts as "".
+ * The library hands rules out in normal form: defaults written out (module_path ".*", calibration
+ * methods "absmax", both lists of axes [0], update_step 1 of a sparsity), each op once, keys in
+ * order, texts that mean the same spelt the same ("ABSMAX, 0.8" as "absmax,0.8", "0.25" as "1/4").
+ * A tile size of "1" is one element, "1/1" and "1.0" are the whole axis, as Qwix tells int and
+ * float apart. */
 struct octet_rule {
     const char *module_path; /* regular expression, Python syntax; "" = ".*" */
     const char *const
@@ -36,9 +41,9 @@ struct octet_rule {
     bool act_static_scale;
     bool disable_channelwise_axes;
     const char *bwd_stochastic_rounding; /* "uniform", "low_bit_uniform" */
-    const int32_t *act_batch_axes;       /* [act_batch_axis_count] */
+    const int32_t *act_batch_axes;       /* [act_batch_axis_count]; count 0 = [0] */
     size_t act_batch_axis_count;
-    const int32_t *channelwise_noise_axes;
+    const int32_t *channelwise_noise_axes; /* count 0 = [0] */
     size_t channelwise_noise_axis_count;
     struct octet_sparsity sparsity;
     const struct octet_pair *additional_qt_config; /* Qwix's own keys */
@@ -78,7 +83,10 @@ OCTET_API enum octet_status octet_rules_match(const octet_rules *rules, const ch
 /* 128 bits that differ when any field of any rule differs; for caches. */
 OCTET_API void octet_rules_digest(const octet_rules *rules, uint64_t digest[2]);
 
-/* Does the whole of `text` match `pattern` (Python syntax)? For octet check --require, --forbid. */
+/* Does the whole of `text` match `pattern` (Python syntax)? For octet check --require, --forbid.
+ * A pattern is immutable and may be shared by threads. Errors have no field: INVALID_ARGUMENT for a
+ * pattern that Python refuses ("... at position 8 of '...'"), one that is too long or too deep,
+ * and, of a match, when it takes more than pattern_match_steps or the text is not UTF-8. */
 typedef struct octet_pattern octet_pattern;
 OCTET_API enum octet_status octet_pattern_create(const octet_context *context, const char *pattern,
                                                  octet_pattern **out,

@@ -69,7 +69,8 @@ static void expect_tile(const json_t *wanted, const char *key, const char *text)
     else if (json_is_integer(value))
         ck_assert_int_eq(strtoll(text, NULL, 10), json_integer_value(value));
     else
-        ck_assert_msg(!strncmp(text, "1/", 2) && 1.0 / atof(text + 2) == json_real_value(value),
+        ck_assert_msg(!strncmp(text, "1/", 2) &&
+                          1.0 / strtod(text + 2, NULL) == json_real_value(value),
                       "%s is %s, MaxText has %g", key, text, json_real_value(value));
 }
 

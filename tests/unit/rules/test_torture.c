@@ -129,7 +129,8 @@ static enum octet_status parse_rules(struct fixture *f)
     return status;
 }
 
-/* (No ck_assert in these: it asks malloc too.) Backtracks deeply enough to outgrow the buffer on the stack. */
+/* (No ck_assert in these: it asks malloc too.) Backtracks deeply enough to outgrow the buffer on
+ * the stack. */
 static enum octet_status match_deeply(struct fixture *f)
 {
     octet_pattern *pattern = NULL;
