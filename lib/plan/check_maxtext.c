@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plan/record.h"
 #include "plan/weights.h"
+
+enum { GEMMA3_CYCLE = 6 }; /* layers of one scanned block */
 
 static bool decoder_is_one_of(const struct oct_findings *f, const char *const *blocks)
 {
@@ -100,6 +103,16 @@ static void check_stack(struct oct_findings *f)
                 dense, d->num_decoder_layers);
         return;
     }
+    if (oct_find_is(f, decoder_block, "gemma3") && oct_find_bool(f, scan_layers) &&
+        d->num_decoder_layers % GEMMA3_CYCLE &&
+        (oct_find_is(f, quantization, "fp8_gpu") || oct_find_is(f, quantization, "fp8_nanoo")))
+        oct_find(
+            f, OCTET_ERROR, "maxtext-crashes", "quantization",
+            "set scan_layers=false, or a multiple of 6 layers",
+            "MaxText ends with a ValueError (Found data on value of type State assigned to static "
+            "attribute): %s keeps its state where the %" PRId64
+            " layers left over from cycles of 6 cannot have one",
+            oct_config_text(f->config, OCT_KEY_quantization), d->num_decoder_layers % GEMMA3_CYCLE);
     if (!oct_find_bool(f, scan_layers) || cycle < 2)
         return;
     if (d->num_decoder_layers < cycle)
@@ -115,6 +128,42 @@ static void check_stack(struct oct_findings *f)
                  "MaxText scans whole cycles of %" PRId64 " and silently drops the last %" PRId64
                  " of %" PRId64 " layers",
                  cycle, d->num_decoder_layers % cycle, d->num_decoder_layers);
+}
+
+/* ---- what Qwix takes for a weight ---- */
+
+/* Qwix tells a weight by identity, else by shape: an activation that is as large as the one
+ * parameter of the module counts as a weight too. A norm's product comes out as [E,B,S] before it
+ * is transposed, so heads as many as rows and as deep as the sequence is long are enough. Source:
+ * Qwix 0.1.8, flax_util.find_param. */
+static bool looks_like_its_weight(const octet_graph *g, const struct oct_node *node)
+{
+    const struct octet_shape *lhs = &g->tensors[node->inputs[0]].shape;
+    const struct octet_shape *rhs = &g->tensors[node->inputs[1]].shape;
+    uint32_t producer = g->producers[node->inputs[0]];
+
+    return producer != UINT32_MAX && g->nodes[producer].op == OCT_OP_rms_norm &&
+           g->nodes[producer].input_count > 1 && lhs->rank == 3 && rhs->rank == 3 &&
+           rhs->dim[0] == lhs->dim[2] && rhs->dim[1] == lhs->dim[0] && rhs->dim[2] == lhs->dim[1];
+}
+
+static void check_weight_shapes(struct oct_findings *f)
+{
+    const octet_graph *g = f->plan->graph;
+
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        uint32_t line = f->plan->interception_of[i];
+        if (g->nodes[i].op != OCT_OP_dot_general || !line ||
+            !oct_rule_quantizes(octet_plan_rules(f->plan), f->plan->interceptions[line - 1].rule) ||
+            !looks_like_its_weight(g, &g->nodes[i]))
+            continue;
+        oct_find(f, OCTET_ERROR, "maxtext-crashes", f->plan->interceptions[line - 1].module,
+                 "change the batch size or the sequence length",
+                 "Qwix ends with 'AssertionError: lhs and rhs cannot be both weights.': at batch "
+                 "%" PRId64 " and length %" PRId64 " the activation has its weight's shape",
+                 f->plan->totals.batch_size, f->plan->totals.sequence_length);
+        return;
+    }
 }
 
 /* ---- grouped matmul's tiles ---- */
@@ -192,6 +241,21 @@ static void check_tiles(struct oct_findings *f)
 
 /* ---- models ---- */
 
+static void check_attention_type(struct oct_findings *f)
+{
+    bool deepseek = oct_find_is(f, decoder_block, "deepseek");
+    bool mla = oct_find_is(f, attention_type, "mla");
+
+    if (deepseek && !mla)
+        oct_find(f, OCTET_ERROR, "maxtext-crashes", "attention_type", "set attention_type=mla",
+                 "MaxText ends with 'AssertionError: MLA requires MLA attention type mla'");
+    if (!deepseek && mla)
+        oct_find(f, OCTET_ERROR, "maxtext-crashes", "attention_type", "set attention_type=global",
+                 "MaxText ends with \"AttributeError: 'Attention' object has no attribute "
+                 "'qk_rope_head_dim'\": the %s layer has no latent attention",
+                 oct_config_text(f->config, OCT_KEY_decoder_block));
+}
+
 static void check_model(struct oct_findings *f)
 {
     const int64_t *engram;
@@ -205,6 +269,19 @@ static void check_model(struct oct_findings *f)
             f, OCTET_ERROR, "maxtext-refuses", "engram_layers", "set both, or engram_layers=[]",
             "MaxText refuses engram_layers without hf_access_token and tokenizer_path: it loads "
             "the tokenizer to size its tables");
+    if (oct_find_is(f, quantization, "fp4_e2m1"))
+        oct_find(f, OCTET_ERROR, "maxtext-refuses", "quantization",
+                 "write quantization=fp4, which is the same",
+                 "MaxText's rules know fp4_e2m1, and its config refuses it");
+    if (oct_find_is(f, decoder_block, "gemma3") &&
+        strncmp(octet_config_model_name(f->config), "gemma3-", 7) != 0)
+        oct_find(
+            f, OCTET_ERROR, "maxtext-crashes", "decoder_block",
+            "name the model gemma3-4b, gemma3-12b or gemma3-27b",
+            "MaxText ends with 'ValueError: Unsupported model name: %s': the layer's query scale "
+            "depends on the name",
+            octet_config_model_name(f->config));
+    check_attention_type(f);
     if (oct_find_is(f, attention_type, "mla") && oct_find_bool(f, fused_qkv))
         oct_find(f, OCTET_ERROR, "maxtext-crashes", "fused_qkv", "set fused_qkv=false",
                  "MaxText ends with 'AssertionError: Fused QKV is not supported for MLA'");
@@ -212,6 +289,8 @@ static void check_model(struct oct_findings *f)
 
 void oct_check_maxtext(struct oct_findings *f)
 {
+    if (f->plan)
+        check_weight_shapes(f);
     check_model(f);
     check_flavour(f);
     check_stack(f);
