@@ -174,6 +174,17 @@ static void warn_unused(const Octet__V1__Trace *trace)
     }
 }
 
+/* An empty listing is what MaxText would log, and no answer to a person. */
+static void explain_nothing(const Octet__V1__Trace *trace)
+{
+    for (size_t i = 0; i < trace->n_interceptions; i++)
+        if (trace->interceptions[i]->looked_up)
+            return;
+    fprintf(stderr,
+            "octet: nothing is intercepted, so Qwix would log nothing (is quantization set?); "
+            "--table lists every matmul\n");
+}
+
 static bool print_response(struct session *session, const Octet__V1__TraceResponse *response)
 {
     const struct arguments *a = session->arguments;
@@ -194,6 +205,7 @@ static bool print_response(struct session *session, const Octet__V1__TraceRespon
         return print_differences(session->arena, a, response, out);
     if (a->table)
         return print_table(session->arena, response->trace, out);
+    explain_nothing(response->trace);
     print_lines(response->trace, out);
     return true;
 }

@@ -70,6 +70,12 @@ class Trace(unittest.TestCase):
         self.assertEqual((first["backend"], first["accumulation"]), ("cpu", "EXACT_ORDER"))
         self.assertNotIn("against", answer)
 
+    def test_an_empty_listing_is_explained(self):
+        done = run("trace", "llama2-7b")
+        self.assertEqual((done.rc, done.out), (0, ""))
+        self.assertIn("quantization", done.err)
+        self.assertIn("--table", done.err)
+
     def test_table_has_a_row_for_every_matmul(self):
         interceptions = trace_json(*TINY)["trace"]["interceptions"]
         done = run("trace", *TINY, "--table")
