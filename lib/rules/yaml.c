@@ -306,6 +306,8 @@ static enum octet_status read_file(struct file *file, const octet_context *conte
     enum octet_status status =
         oct_yaml_parse(file->scratch, yaml, length, limits->yaml_bytes, &root, file->err);
 
+    for (char *p = file->err->text; status && *p; p++) /* a key is quoted as it is */
+        *p = (unsigned char)*p < ' ' ? ' ' : *p;
     if (!status)
         status = find_list(file, root, list);
     if (status)

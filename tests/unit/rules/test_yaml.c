@@ -154,6 +154,7 @@ static const struct {
     {"rules:\n- {tile_size: 1, tile_size: 2}\n", "", "line 2: key 'tile_size' stands twice"},
     {"rules:\n- module_path: !!python/object:os.system x\n", "", "line 2: unsupported tag"},
     {"rules:\n- module_path: \"a\\0b\"\n", "", "line 2: a text holds a NUL character"},
+    {"\"a\\nb\": 1\n\"a\\nb\": 2\n", "", "line 2: key 'a b' stands twice"},
     {"rules: []\n---\nrules: []\n", "", "line 2: a second document"},
     {"rules: &a [*a]\n", "", "line 1: a value holds itself"},
     {"\xff", "", ""},
