@@ -2,6 +2,9 @@
 #include "base/context_private.h"
 
 #include <stdlib.h>
+#include <sys/random.h>
+
+#include "octet/cancel.h"
 
 static uint64_t or_default(uint64_t value, uint64_t otherwise)
 {
@@ -26,6 +29,8 @@ enum octet_status octet_context_create(const struct octet_limits *limits, octet_
         .pattern_match_steps = (uint32_t)or_default(l->pattern_match_steps, 100000),
         .yaml_bytes = (uint32_t)or_default(l->yaml_bytes, 1u << 20),
     };
+    if (getrandom(&context->hash_seed, sizeof context->hash_seed, 0) < 0)
+        context->hash_seed = octet_now_ns(); /* no entropy yet: better than a constant */
     if (pthread_mutex_init(&context->cache_lock, NULL) != 0) {
         free(context);
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "no mutex could be made");

@@ -41,11 +41,11 @@ static void add_value(XXH3_state_t *state, enum oct_key key, const struct oct_va
     }
 }
 
-void oct_config_digest(const octet_config *config, uint64_t digest[2])
+void oct_config_digest(const octet_config *config, uint64_t seed, uint64_t digest[2])
 {
     XXH3_state_t state;
 
-    XXH3_128bits_reset(&state);
+    XXH3_128bits_reset_withSeed(&state, seed);
     /* Derived values follow from the others. */
     for (int key = 0; key < OCT_KEY_COUNT; key++)
         if (oct_keys[key].effect != OCT_NO_EFFECT)

@@ -44,7 +44,7 @@ enum octet_config_origin oct_config_origin(const octet_config *config, enum oct_
 const char *oct_key_name(enum oct_key key); /* "base_emb_dim" */
 
 /* 128 bits that differ when the value of any key with an effect differs; for caches. */
-void oct_config_digest(const octet_config *config, uint64_t digest[2]);
+void oct_config_digest(const octet_config *config, uint64_t seed, uint64_t digest[2]);
 
 /* What MaxText derives before it builds a model (types.py, set_derived_and_validate_values).
  * base_* are multiplied by a power of two from global_parameter_scale. All are positive, except

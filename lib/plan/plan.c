@@ -1,6 +1,7 @@
 /* From a config to a plan: rules, graph, walk, measures; or the same plan from the cache. */
 #include "octet/plan.h"
 
+#include "base/context_private.h"
 #include "models/settings.h"
 #include "plan/cache.h"
 #include "plan/coverage.h"
@@ -68,7 +69,7 @@ enum octet_status octet_plan_create(octet_context *context, const octet_config *
         .intercepted = given || (!oct_config_text_is(config, OCT_KEY_quantization, "") &&
                                  !oct_config_bool(config, OCT_KEY_use_batch_split_schedule)),
     };
-    oct_config_digest(config, key.config);
+    oct_config_digest(config, context->hash_seed, key.config);
     octet_rules_digest(rules, key.rules);
     *out = oct_plan_cache_find(context, &key);
     if (!*out) {

@@ -42,11 +42,11 @@ static void add_rule(XXH3_state_t *state, const struct octet_rule *rule)
     }
 }
 
-void oct_rules_compute_digest(octet_rules *rules)
+void oct_rules_compute_digest(octet_rules *rules, uint64_t seed)
 {
     XXH3_state_t state;
 
-    XXH3_128bits_reset(&state);
+    XXH3_128bits_reset_withSeed(&state, seed);
     add_count(&state, rules->count);
     for (size_t i = 0; i < rules->count; i++)
         add_rule(&state, &rules->rules[i]);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/context_private.h"
 #include "rules/fields_private.h"
 
 /* ---- one rule ---- */
@@ -274,7 +275,7 @@ static enum octet_status build(const octet_context *context, octet_rules *rules,
             return status;
         }
     }
-    oct_rules_compute_digest(rules);
+    oct_rules_compute_digest(rules, context->hash_seed);
     return OCTET_OK;
 }
 

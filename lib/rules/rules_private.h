@@ -35,6 +35,7 @@ enum octet_status oct_rules_parse_in(const octet_context *context, octet_arena *
                                      size_t length, octet_rules **out,
                                      struct octet_error *err) OCTET_MUST_CHECK;
 
-void oct_rules_compute_digest(octet_rules *rules);
+/* seed: the context's, so that keys cannot be made to collide from outside. */
+void oct_rules_compute_digest(octet_rules *rules, uint64_t seed);
 
 #endif

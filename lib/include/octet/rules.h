@@ -80,7 +80,8 @@ OCTET_API enum octet_status octet_rules_match(const octet_rules *rules, const ch
                                               const char *op_name, int *rule,
                                               struct octet_error *err) OCTET_MUST_CHECK;
 
-/* 128 bits that differ when any field of any rule differs; for caches. */
+/* 128 bits that differ when any field of any rule differs; for caches of the context that the rules
+ * were made with (another context gives the same rules another digest). */
 OCTET_API void octet_rules_digest(const octet_rules *rules, uint64_t digest[2]);
 
 /* Does the whole of `text` match `pattern` (Python syntax)? For octet check --require, --forbid.
