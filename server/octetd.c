@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "command_line.h"
 #include "log.h"
 #include "loop.h"
 #include "octet/context.h"
@@ -76,7 +77,7 @@ int octetd_main(int argc, char **argv, const struct octet_method *methods, size_
     struct octet_error error;
 
     signals_install();
-    if (options_parse(argc, argv, &config, &error) != OCTET_OK)
+    if (command_line_parse(argc, argv, &config, &error) != OCTET_OK)
         return fail(&error, EXIT_USAGE);
     switch (config.action) {
     case CONFIG_HELP:

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config_file.h"
+#include "octet/nearest.h"
 
 #define KIB (INT64_C(1) << 10)
 #define MIB (INT64_C(1) << 20)
@@ -243,55 +243,34 @@ void options_defaults(struct config *out)
     }
 }
 
-/* Edit distance (insert, delete, replace) of short names. */
-static size_t distance(const char *a, const char *b)
-{
-    enum { LONGEST = 48 };
-    size_t row[LONGEST + 1], n = strnlen(b, LONGEST), m = strnlen(a, LONGEST);
+/* The names of one kind, for the nearest one. */
+struct names {
+    const char *names[64];
+    size_t count;
+};
 
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 0; i < m; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < n; j++) {
-            size_t best = diagonal + (a[i] != b[j]);
-            diagonal = row[j + 1];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (diagonal + 1 < best)
-                best = diagonal + 1;
-            row[j + 1] = best;
-        }
-    }
-    return row[n];
-}
-
-static const char *name_of(const struct option *option, bool flags)
+static const char *name_at(const void *names, size_t i)
 {
-    return flags ? option->flag : option->key;
+    return ((const struct names *)names)->names[i];
 }
 
 /* flags: look among "--threads", else among "limits.queue_length". */
-static const struct option *option_find(const char *name, bool flags, struct octet_error *err)
+const struct option *option_find(const char *name, bool flags, struct octet_error *err)
 {
-    const char *nearest = "";
-    size_t nearest_distance = SIZE_MAX;
+    struct names all = {.count = 0};
 
     for (size_t i = 0; i < option_count; i++) {
-        const char *candidate = name_of(&options[i], flags);
+        const char *candidate = flags ? options[i].flag : options[i].key;
         if (!candidate)
             continue;
         if (strcmp(candidate, name) == 0)
             return &options[i];
-        size_t d = distance(name, candidate);
-        if (d < nearest_distance) {
-            nearest = candidate;
-            nearest_distance = d;
-        }
+        if (all.count < sizeof all.names / sizeof *all.names)
+            all.names[all.count++] = candidate;
     }
     octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "unknown %s '%.100s'; the nearest is '%s'",
-               flags ? "option" : "key", name, nearest);
+               flags ? "option" : "key", name,
+               all.names[octet_nearest(name, all.count, name_at, &all)]);
     return NULL;
 }
 
@@ -358,7 +337,7 @@ static enum octet_status set_flag(struct config *config, const struct option *op
     return OCTET_OK;
 }
 
-static enum octet_status set(struct config *config, const struct option *option, const char *value,
+enum octet_status option_set(struct config *config, const struct option *option, const char *value,
                              struct octet_error *err)
 {
     switch (option->type) {
@@ -385,62 +364,9 @@ enum octet_status option_set_key(struct config *config, const char *key, const c
 
     if (!option)
         return OCTET_INVALID_ARGUMENT;
-    enum octet_status status = set(config, option, value, err);
+    enum octet_status status = option_set(config, option, value, err);
     if (status != OCTET_OK)
         octet_error_within(err, key);
-    return status;
-}
-
-/* "--name=value", "--name value" or "--name"; moves *i to the last word used. */
-static enum octet_status parse_argument(int argc, char **argv, int *i, struct config *config,
-                                        bool only_file, struct octet_error *err)
-{
-    char name[64];
-    const char *word = argv[*i], *equals = strchr(word, '=');
-
-    snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - word) : (int)strlen(word), word);
-    if (strncmp(name, "--", 2) != 0)
-        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
-                          "unexpected argument '%.100s'; options start with --", word);
-    const struct option *option = option_find(name, true, err);
-    if (!option)
-        return OCTET_INVALID_ARGUMENT;
-    const char *value = equals ? equals + 1 : "true";
-    if (option->argument && !equals) {
-        if (*i + 1 >= argc)
-            return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "%s needs a value: %s %s", name,
-                              name, option->argument);
-        value = argv[++*i];
-    } else if (equals && !option->argument && option->type == OPTION_ACTION) {
-        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "%s takes no value", name);
-    }
-    if (only_file && option->offset != offsetof(struct config, file))
-        return OCTET_OK;
-    enum octet_status status = set(config, option, value, err);
-    if (status != OCTET_OK)
-        octet_error_within(err, name);
-    return status;
-}
-
-static enum octet_status parse_arguments(int argc, char **argv, struct config *config,
-                                         bool only_file, struct octet_error *err)
-{
-    for (int i = 1; i < argc; i++) {
-        enum octet_status status = parse_argument(argc, argv, &i, config, only_file, err);
-        if (status != OCTET_OK)
-            return status;
-    }
-    return OCTET_OK;
-}
-
-enum octet_status options_parse(int argc, char **argv, struct config *out, struct octet_error *err)
-{
-    options_defaults(out);
-    enum octet_status status = parse_arguments(argc, argv, out, true, err);
-    if (status == OCTET_OK && out->file[0])
-        status = config_file_read(out->file, out, err);
-    if (status == OCTET_OK)
-        status = parse_arguments(argc, argv, out, false, err);
     return status;
 }
 

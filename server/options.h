@@ -6,6 +6,7 @@
 #ifndef OCTET_SERVER_OPTIONS_H
 #define OCTET_SERVER_OPTIONS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -37,10 +38,12 @@ struct option {
 extern const struct option options[];
 extern const size_t option_count;
 
-/* Defaults, then the file named by --config, then the command line; not checked together yet.
- * Errors: INVALID_ARGUMENT or NOT_FOUND; an unknown name brings the nearest one. */
-enum octet_status options_parse(int argc, char **argv, struct config *out,
-                                struct octet_error *err) OCTET_MUST_CHECK;
+/* The option of that name, "--threads" (flags) or "limits.queue_length"; NULL with err naming the
+ * nearest. */
+const struct option *option_find(const char *name, bool flags, struct octet_error *err);
+/* Errors: INVALID_ARGUMENT without a field. */
+enum octet_status option_set(struct config *config, const struct option *option, const char *value,
+                             struct octet_error *err) OCTET_MUST_CHECK;
 
 /* Every option at its default. */
 void options_defaults(struct config *out);

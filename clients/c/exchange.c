@@ -1,0 +1,226 @@
+/* One exchange of messages: all six operations of a unary call in one batch, one wait. */
+#include <grpc/byte_buffer.h>
+#include <grpc/byte_buffer_reader.h>
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <grpc/support/time.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client_private.h"
+
+enum { POLL_MS = 20 };
+
+struct exchange {
+    grpc_call *call;
+    grpc_byte_buffer *sent, *received;
+    grpc_metadata_array initial, trailing;
+    grpc_metadata authorization;
+    grpc_status_code status;
+    grpc_slice details;
+    const char *error_string; /* gRPC's own; freed by gpr_free */
+};
+
+/* The time left until the cancel's deadline, on gRPC's clock. */
+static gpr_timespec deadline_of(const struct octet_cancel *cancel)
+{
+    if (!cancel || !cancel->deadline_ns)
+        return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+    uint64_t now = octet_now_ns();
+    int64_t left = cancel->deadline_ns > now ? (int64_t)(cancel->deadline_ns - now) : 0;
+    return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(left, GPR_TIMESPAN));
+}
+
+/* Ends when all operations have: after a cancellation gRPC still reports the call's status. */
+static void wait_for(grpc_completion_queue *queue, struct exchange *x,
+                     const struct octet_cancel *cancel)
+{
+    bool told = false;
+
+    for (;;) {
+        gpr_timespec soon =
+            gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(POLL_MS, GPR_TIMESPAN));
+        grpc_event event = grpc_completion_queue_pluck(
+            queue, x, cancel ? soon : gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+        if (event.type == GRPC_OP_COMPLETE)
+            return;
+        if (!told && atomic_load_explicit(&cancel->cancelled, memory_order_relaxed)) {
+            grpc_call_cancel(x->call, NULL);
+            told = true;
+        }
+    }
+}
+
+static bool run_batch(octet_client *client, struct exchange *x, const struct octet_cancel *cancel)
+{
+    grpc_op ops[6] = {
+        {.op = GRPC_OP_SEND_INITIAL_METADATA},
+        {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = x->sent},
+        {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
+        {.op = GRPC_OP_RECV_INITIAL_METADATA,
+         .data.recv_initial_metadata.recv_initial_metadata = &x->initial},
+        {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &x->received},
+        {.op = GRPC_OP_RECV_STATUS_ON_CLIENT,
+         .data.recv_status_on_client = {.trailing_metadata = &x->trailing,
+                                        .status = &x->status,
+                                        .status_details = &x->details,
+                                        .error_string = &x->error_string}},
+    };
+
+    if (client->authorization) {
+        x->authorization.key = grpc_slice_from_static_string("authorization");
+        x->authorization.value = grpc_slice_from_static_string(client->authorization);
+        ops[0].data.send_initial_metadata.count = 1;
+        ops[0].data.send_initial_metadata.metadata = &x->authorization;
+    }
+    if (grpc_call_start_batch(x->call, ops, 6, x, NULL) != GRPC_CALL_OK)
+        return false;
+    wait_for(client->queue, x, cancel);
+    return true;
+}
+
+/* Copies the value of `key` as text; leaves `out` alone when it is not there. */
+static void find_metadata(const struct exchange *x, const char *key, char *out, size_t size)
+{
+    const grpc_metadata_array *arrays[] = {&x->initial, &x->trailing};
+
+    for (size_t a = 0; a < 2; a++)
+        for (size_t i = 0; i < arrays[a]->count; i++) {
+            const grpc_metadata *m = &arrays[a]->metadata[i];
+            if (grpc_slice_str_cmp(m->key, key) != 0)
+                continue;
+            size_t length = GRPC_SLICE_LENGTH(m->value);
+            snprintf(out, size, "%.*s", (int)(length < size ? length : size - 1),
+                     (const char *)GRPC_SLICE_START_PTR(m->value));
+        }
+}
+
+/* The server's sentence back into field and text: the inverse of octet_error_message. */
+static void read_error(const char *sentence, struct octet_error *err)
+{
+    static const char before[] = "field '", after[] = "': ";
+    size_t prefix = sizeof before - 1;
+    const char *end = strncmp(sentence, before, prefix) == 0 ? strstr(sentence, after) : NULL;
+
+    if (!end || (size_t)(end - sentence) - prefix >= sizeof err->field)
+        return;
+    snprintf(err->field, sizeof err->field, "%.*s", (int)(end - sentence - (long)prefix),
+             sentence + prefix);
+    snprintf(err->text, sizeof err->text, "%s", end + sizeof after - 1);
+}
+
+/* gRPC says "Received message larger than max (A vs. B)" for both directions and names no setting.
+ */
+static bool report_size(const octet_client *client, const char *sentence, size_t request_size,
+                        struct octet_error *err)
+{
+    const char *numbers = strstr(sentence, "message larger than max (");
+    unsigned long long size, limit;
+
+    if (!numbers || sscanf(strchr(numbers, '('), "(%llu vs. %llu)", &size, &limit) != 2)
+        return false;
+    if (size == request_size)
+        octet_fail(
+            err, OCTET_RESOURCE_EXHAUSTED, NULL,
+            "the request has %llu bytes, %s accepts %llu (its setting limits.max_message_bytes)",
+            size, client->target, limit);
+    else
+        octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                   "the reply of %s has %llu bytes, more than reply_bytes_max, %llu",
+                   client->target, size, limit);
+    return true;
+}
+
+static enum octet_status report(const octet_client *client, const struct exchange *x,
+                                size_t request_size, struct octet_error *err)
+{
+    char sentence[sizeof err->field + sizeof err->text];
+    size_t length = GRPC_SLICE_LENGTH(x->details);
+
+    snprintf(sentence, sizeof sentence, "%.*s",
+             (int)(length < sizeof sentence ? length : sizeof sentence - 1),
+             (const char *)GRPC_SLICE_START_PTR(x->details));
+    switch (x->status) {
+    case GRPC_STATUS_CANCELLED:
+        return octet_fail(err, OCTET_CANCELLED, NULL, "the call was cancelled");
+    case GRPC_STATUS_DEADLINE_EXCEEDED:
+        return octet_fail(err, OCTET_DEADLINE_EXCEEDED, NULL, "%s did not answer in time",
+                          client->target);
+    case GRPC_STATUS_UNAVAILABLE:
+        return octet_fail(err, OCTET_UNAVAILABLE, NULL, "%s: %s", client->target, sentence);
+    default:
+        if (report_size(client, sentence, request_size, err))
+            return OCTET_RESOURCE_EXHAUSTED;
+        octet_fail(err, (enum octet_status)x->status, NULL, "%s", sentence);
+        if (err)
+            read_error(sentence, err);
+        return (enum octet_status)x->status;
+    }
+}
+
+static enum octet_status take_reply(struct exchange *x, struct octet_client_reply *reply,
+                                    struct octet_error *err)
+{
+    grpc_byte_buffer_reader reader;
+
+    if (!x->received || !grpc_byte_buffer_reader_init(&reader, x->received))
+        return octet_fail(err, OCTET_INTERNAL, NULL, "the server sent no message");
+    grpc_slice all = grpc_byte_buffer_reader_readall(&reader);
+    reply->size = GRPC_SLICE_LENGTH(all);
+    reply->data = malloc(reply->size + 1);
+    if (reply->data)
+        memcpy(reply->data, GRPC_SLICE_START_PTR(all), reply->size);
+    grpc_slice_unref(all);
+    grpc_byte_buffer_reader_destroy(&reader);
+    return reply->data ? OCTET_OK
+                       : octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                                    "out of memory for a reply of %zu bytes", reply->size);
+}
+
+enum octet_status oct_client_exchange(octet_client *client, const char *method, const void *request,
+                                      size_t request_size, const struct octet_cancel *cancel,
+                                      struct octet_client_reply *reply, struct octet_error *err)
+{
+    struct exchange x = {.details = grpc_empty_slice()};
+    char path[128], retry[32] = "";
+    enum octet_status status;
+
+    *reply = (struct octet_client_reply){.retry_after_ms = -1};
+    snprintf(path, sizeof path, "/octet.v1.Octet/%s", method);
+    grpc_slice path_slice = grpc_slice_from_copied_string(path);
+    grpc_slice body = grpc_slice_from_copied_buffer(request, request_size);
+    grpc_metadata_array_init(&x.initial);
+    grpc_metadata_array_init(&x.trailing);
+    x.sent = grpc_raw_byte_buffer_create(&body, 1);
+    grpc_slice_unref(body);
+    x.call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, client->queue,
+                                      path_slice, NULL, deadline_of(cancel), NULL);
+    grpc_slice_unref(path_slice);
+    if (!run_batch(client, &x, cancel)) {
+        status = octet_fail(err, OCTET_INTERNAL, NULL, "gRPC refused to start the call");
+    } else {
+        find_metadata(&x, "octet-request-id", reply->request_id, sizeof reply->request_id);
+        find_metadata(&x, "retry-after-ms", retry, sizeof retry);
+        if (retry[0])
+            reply->retry_after_ms = strtoll(retry, NULL, 10);
+        status = x.status == GRPC_STATUS_OK ? take_reply(&x, reply, err)
+                                            : report(client, &x, request_size, err);
+    }
+    grpc_call_unref(x.call);
+    grpc_byte_buffer_destroy(x.sent);
+    if (x.received)
+        grpc_byte_buffer_destroy(x.received);
+    grpc_metadata_array_destroy(&x.initial);
+    grpc_metadata_array_destroy(&x.trailing);
+    grpc_slice_unref(x.details);
+    gpr_free((void *)(uintptr_t)x.error_string);
+    return status;
+}
+
+void octet_client_reply_clear(struct octet_client_reply *reply)
+{
+    free(reply->data);
+    *reply = (struct octet_client_reply){.retry_after_ms = -1};
+}
