@@ -45,7 +45,8 @@ static struct client *connect_with(const char *target, grpc_arg *more, size_t mo
     grpc_channel_args args = {.num_args = 4 + more_count, .args = list};
     struct client *client = calloc(1, sizeof *client);
 
-    memcpy(list + 4, more, more_count * sizeof *more);
+    for (size_t i = 0; i < more_count; i++)
+        list[4 + i] = more[i];
     grpc_init();
     grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
     client->channel = grpc_channel_create(target, credentials, &args);
@@ -116,9 +117,10 @@ struct pending *client_start(struct client *client, const char *path, const void
     grpc_slice_unref(body);
     grpc_metadata_array_init(&p->initial);
     grpc_metadata_array_init(&p->trailing);
-    p->call =
-        grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, client->queue,
-                                 grpc_slice_from_copied_string(path), NULL, until, NULL);
+    grpc_slice method = grpc_slice_from_copied_string(path);
+    p->call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS,
+                                       client->queue, method, NULL, until, NULL);
+    grpc_slice_unref(method);
     if (grpc_call_start_batch(p->call, ops, fill(ops, p, count), p, NULL) != GRPC_CALL_OK)
         abort();
     return p;

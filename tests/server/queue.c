@@ -119,9 +119,9 @@ static void expect_lane_is_free(struct client *client)
     struct reply reply;
     long long start = now_ms();
 
-    client_call(client, INFO, "", 0, 20000, &reply);
+    client_call(client, INFO, "", 0, 50000, &reply);
     ck_assert_msg(reply.status == 0, "status %d: %s", reply.status, reply.text);
-    ck_assert_int_lt(now_ms() - start, 5000);
+    ck_assert_int_lt(now_ms() - start, WITH_SANITIZER ? 40000 : 5000);
     reply_free(&reply);
 }
 
@@ -203,12 +203,14 @@ START_TEST(a_request_beyond_its_memory_is_refused)
 }
 END_TEST
 
-/* bugs: calls with deadlines of 0 to 20 ms, in two rounds of 5,000; deterministic. */
+/* Calls with deadlines of 1 to 20 ms; the same ones each time. */
+enum { STORM = WITH_SANITIZER ? 500 : 5000 };
+
 static void storm(struct client *client, unsigned *random, int tally[17])
 {
-    enum { CALLS = 5000, AT_A_TIME = 50 };
+    enum { AT_A_TIME = 50 };
 
-    for (int i = 0; i < CALLS; i += AT_A_TIME) {
+    for (int i = 0; i < STORM; i += AT_A_TIME) {
         struct pending *pending[AT_A_TIME];
         for (int k = 0; k < AT_A_TIME; k++) {
             *random = *random * 1664525u + 1013904223u;
@@ -238,8 +240,8 @@ START_TEST(storms_of_cancelled_calls_leave_nothing_behind)
     storm(client, &random, tally);
     long growth = daemon_rss_kib(&d) - before;
     expect_lane_is_free(client);
-    ck_assert_int_gt(tally[4], 100); /* many deadlines passed */
-    ck_assert_int_eq(tally[0] + tally[4] + tally[8] + tally[1], 10000);
+    ck_assert_int_gt(tally[4], 50); /* many deadlines passed */
+    ck_assert_int_eq(tally[0] + tally[4] + tally[8] + tally[1], 2 * STORM);
     ck_assert_msg(WITH_SANITIZER || growth < 5 * 1024, "grew by %ld KiB", growth);
     client_close(client);
     stop_daemon(&d);
