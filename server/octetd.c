@@ -36,24 +36,39 @@ static void set_log_level(const struct config *config)
 }
 
 /* When no descriptor is left, gRPC 1.51 gives up listening for good (tcp_server_posix.cc, on_read).
- * So the process takes what it may have; limits.connections then keeps connections below that. */
-static void raise_descriptor_limit(void)
+ * So the process takes what it may have, and connections stay below that. */
+static void fit_connections(struct config *config)
 {
+    enum {
+        OTHERS = 64,
+        CONNECTIONS_MIN = 4
+    }; /* the daemon's own files, and a burst that waits for the guard */
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    if (limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &limit);
     }
+    int64_t most = limit.rlim_cur > INT32_MAX ? INT32_MAX : (int64_t)limit.rlim_cur;
+    most = (most - OTHERS) / 2;
+    if (most < CONNECTIONS_MIN)
+        most = CONNECTIONS_MIN;
+    if (config->limits.connections <= most)
+        return;
+    log_event(LOG_LEVEL_WARNING, "fewer connections than asked for: the process may open few files",
+              log_number("limits.connections", most), log_number("files", (int64_t)limit.rlim_cur));
+    config->limits.connections = most;
 }
 
-static int serve(const struct config *config, const struct octet_method *methods, size_t count)
+static int serve(struct config *config, const struct octet_method *methods, size_t count)
 {
     struct octet_error error;
 
     set_log_level(config);
     log_take_grpc();
-    raise_descriptor_limit();
+    fit_connections(config);
     if (loop_run(config, methods, count, &error) != OCTET_OK)
         return fail(&error, EXIT_FAILURE);
     return EXIT_SUCCESS;

@@ -248,6 +248,32 @@ START_TEST(connections_beyond_the_limit_are_closed)
 }
 END_TEST
 
+/* With too few descriptors for its limit the daemon lowers the limit, and goes on listening: gRPC
+ * would stop for good at the first connection for which there is no descriptor. */
+START_TEST(a_crowd_does_not_use_up_the_descriptors)
+{
+    enum { CROWD = 150 };
+    struct daemon d;
+    int fds[CROWD], status;
+    char command[600];
+    const char *const arguments[] = {"-c", command, NULL};
+
+    snprintf(command, sizeof command, "ulimit -n 200 && exec %s --listen 127.0.0.1:0", octetd_path);
+    ck_assert(daemon_start(&d, "/bin/sh", arguments, log_path, &status));
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < CROWD; i++)
+            fds[i] = http2_connect(d.address);
+        pause_ms(400);
+        for (int i = 0; i < CROWD; i++)
+            close(fds[i]);
+    }
+    pause_ms(300);
+    expect_service(&d);
+    stop_daemon(&d);
+    ck_assert(log_has("fewer connections than asked for"));
+}
+END_TEST
+
 TCase *hostile_tests(void)
 {
     TCase *tests = tcase_create("hostile");
@@ -261,5 +287,6 @@ TCase *hostile_tests(void)
     tcase_add_test(tests, a_call_without_a_message_is_invalid);
     tcase_add_test(tests, amplified_messages_stay_within_the_budget);
     tcase_add_test(tests, connections_beyond_the_limit_are_closed);
+    tcase_add_test(tests, a_crowd_does_not_use_up_the_descriptors);
     return tests;
 }

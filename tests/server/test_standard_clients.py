@@ -59,6 +59,58 @@ def test_a_client_that_only_reflects_can_call(start):
     assert dict(call.trailing_metadata())["octet-request-id"] == "ci-1"
 
 
+def test_trace_through_reflection(start):
+    trace, request = Client(start().channel()).method("Trace")
+    asked = request()
+    asked.model.name = "deepseek3-671b"
+    asked.model.overrides["quantization"] = "fp8_full"
+    asked.model.overrides["mtp_num_layers"] = "1"
+    asked.against.CopyFrom(asked.model)
+    asked.model.overrides["quantize_mtp"] = "true"
+    reply = trace(asked, timeout=60)
+    assert reply.trace.interceptions and reply.parameters > 671e9
+    mtp = [line for line in reply.trace.interceptions if line.module.startswith("mtp_block/")]
+    dots = [line for line in mtp if line.op.startswith("dot_general")]
+    assert dots and all(line.rule >= 0 for line in dots)
+    assert {change.module.split("/")[0] for change in reply.differences} == {"mtp_block"}
+    assert reply.trace.coverage.flops_quantized > reply.against.coverage.flops_quantized > 0
+
+
+@pytest.mark.parametrize("fields, code, named", [
+    ({"name": "deepseek9"}, CODE.NOT_FOUND, "model.name"),
+    ({"name": "deepseek3-671b", "overrides": {"quantisation": "fp8"}}, CODE.INVALID_ARGUMENT,
+     "model.overrides[quantisation]"),
+    ({"yaml": "base_emb_dim: [not a number]\n"}, CODE.INVALID_ARGUMENT, "model.yaml"),
+])
+def test_trace_names_the_field_at_fault(start, fields, code, named):
+    trace, request = Client(start().channel()).method("Trace")
+    error = error_of(trace, request(model=fields), timeout=20)
+    assert error.code() == code and named in error.details()
+    assert dict(error.trailing_metadata())["octet-request-id"]
+
+
+def test_a_trace_that_nobody_waits_for_stops(start):
+    """Unrolled, the largest model is thousands of nodes: the work must end with the deadline."""
+    daemon = start(extra=["--threads", "1"])
+    client = Client(daemon.channel())
+    trace, request = client.method("Trace")
+    info, nothing = client.method("GetServerInfo")
+    for layers in range(3000, 3020):
+        asked = request()
+        asked.model.name = "deepseek3-671b"
+        asked.model.overrides["scan_layers"] = "false"
+        asked.model.overrides["base_num_decoder_layers"] = str(layers)
+        error = None
+        try:
+            trace(asked, timeout=0.01)
+        except grpc.RpcError as caught:
+            error = caught
+        assert error is None or error.code() == CODE.DEADLINE_EXCEEDED
+    begun = time.monotonic()
+    assert info(nothing(), timeout=30).version
+    assert time.monotonic() - begun < 10
+
+
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
 def test_reflection_answers_every_kind_of_question(start, version):
     channel = start().channel()
