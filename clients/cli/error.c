@@ -4,14 +4,16 @@
 #include <string.h>
 
 #include "session.h"
+#include "wire/scan.h"
 
-/* Control characters could steer the terminal: a text from a file or a daemon is shown, not obeyed.
- */
-static void print_safe(const char *text)
+void print_safe(const char *text)
 {
+    size_t length = strlen(text);
+    bool valid = oct_wire_text_prefix((const uint8_t *)text, length) == length;
+
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
-        if (c < 0x20 || c == 0x7f)
+        if (c < 0x20 || c == 0x7f || (c >= 0x80 && !valid))
             fprintf(stderr, "\\x%02x", c);
         else
             putc(c, stderr);

@@ -95,8 +95,9 @@ int run_help(struct session *session)
     if (!command && a->topic) {
         command = command_find(a->topic);
         if (!command) {
-            fprintf(stderr, "octet help: unknown command '%s'; the nearest is '%s'\n", a->topic,
-                    command_nearest(a->topic));
+            fputs("octet help: unknown command '", stderr);
+            print_safe(a->topic);
+            fprintf(stderr, "'; the nearest is '%s'\n", command_nearest(a->topic));
             return EXIT_FAILED;
         }
     }
@@ -145,7 +146,9 @@ int run_completion(struct session *session)
     const char *shell = session->arguments->topic;
 
     if (!shell || strcmp(shell, "bash") != 0) {
-        fprintf(stderr, "octet completion: the shell is '%s', expected bash\n", shell ? shell : "");
+        fputs("octet completion: the shell is '", stderr);
+        print_safe(shell ? shell : "");
+        fputs("', expected bash\n", stderr);
         return EXIT_FAILED;
     }
     print_bash(session->out);

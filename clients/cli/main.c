@@ -59,8 +59,10 @@ static int run(octet_arena *arena, int argc, char **argv, struct output *out)
         .arguments = &arguments, .arena = arena, .out = out, .cancel = &cancel};
 
     if (arguments_parse(arena, argc, argv, &arguments, &err) != OCTET_OK) {
-        fprintf(stderr, "octet%s%s: %s\n", arguments.command ? " " : "",
-                arguments.command ? arguments.command->name : "", err.text);
+        fprintf(stderr, "octet%s%s: ", arguments.command ? " " : "",
+                arguments.command ? arguments.command->name : "");
+        print_safe(err.text);
+        fputc('\n', stderr);
         return EXIT_FAILED;
     }
     if (arguments.help || arguments.version || arguments.command->id == COMMAND_HELP)

@@ -100,8 +100,10 @@ static const char *human(int64_t value, int step, const char *const *units, size
         scaled /= step;
         unit++;
     }
+    const char *more = value == INT64_MAX ? ">" : ""; /* the sum did not fit */
     int digits = unit == 0 ? 0 : scaled < 9.995 ? 2 : scaled < 99.95 ? 1 : 0;
-    snprintf(buffer, 32, "%.*f%s%s", digits, scaled, units[unit][0] ? " " : "", units[unit]);
+    snprintf(buffer, 32, "%s%.*f%s%s", more, digits, scaled, units[unit][0] ? " " : "",
+             units[unit]);
     return buffer;
 }
 
@@ -125,6 +127,8 @@ const char *human_share(int64_t part, int64_t whole, char buffer[32])
 
     if (!whole)
         snprintf(buffer, 32, "-");
+    else if (whole == INT64_MAX)
+        snprintf(buffer, 32, "?");
     else if (part < whole && percent >= 99.95)
         snprintf(buffer, 32, ">99.9 %%");
     else if (part > 0 && percent < 0.05)

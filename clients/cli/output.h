@@ -30,11 +30,12 @@ bool output_json(void *user, const char *text, size_t length);
 enum colour { COLOUR_NONE, COLOUR_RED, COLOUR_GREEN, COLOUR_YELLOW, COLOUR_DIM, COLOUR_BOLD };
 const char *output_colour(const struct output *out, enum colour colour);
 
-/* "1.234 T" and "1.50 GiB": four digits at most. The returned text is the buffer. */
+/* "1.234 T" and "1.50 GiB": four digits at most; ">9.22 E" for INT64_MAX, which stands for more
+ * than fits. The returned text is the buffer. */
 const char *human_count(int64_t value, char buffer[32]);
 const char *human_bytes(int64_t value, char buffer[32]);
-/* "93.1 %"; "-" when the whole is 0. Never "100.0 %" for less than all, nor "0.0 %" for more than
- * none. */
+/* "93.1 %"; "-" when the whole is 0, "?" when it is INT64_MAX. Never "100.0 %" for less than all,
+ * nor "0.0 %" for more than none. */
 const char *human_share(int64_t part, int64_t whole, char buffer[32]);
 
 /* A table whose columns are as wide as their widest cell. */

@@ -37,6 +37,9 @@ int run_help(struct session *session);
 
 /* error.c: writes "octet: ..." in the user's terms to standard error and returns the exit status.
  */
+/* Text onto standard error. Control characters could steer the terminal, and bytes that are no
+ * UTF-8 confuse it: a text from a file or a daemon is shown, not obeyed. */
+void print_safe(const char *text);
 int report(struct session *session, const struct octet_error *err);
 
 /* transport.c: the one way to an answer. Without a daemon the method runs in this process, on the

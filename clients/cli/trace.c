@@ -58,7 +58,7 @@ static const char *bar(octet_arena *arena, int64_t part, int64_t whole)
 {
     static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     enum { CELLS = 20 };
-    double share = whole > 0 ? (double)part / (double)whole : 0;
+    double share = whole > 0 && whole < INT64_MAX ? (double)part / (double)whole : 0;
     int filled = (int)(share * CELLS * 8 + 0.5);
     char text[CELLS * 4 + 1];
     size_t used = 0;

@@ -14,20 +14,41 @@ struct log_counts {
     size_t lines, qwix;
 };
 
+enum { LINE_BYTES_MAX = 1 << 20, LINE_END = -1, LINE_TOO_LONG = -2 };
+
+/* One line with its end into line[LINE_BYTES_MAX + 1], which may hold NULs. Its length, or
+ * LINE_END, or LINE_TOO_LONG. */
+static ssize_t line_read(FILE *file, char *line)
+{
+    ssize_t length = 0;
+    int c;
+
+    while ((c = getc_unlocked(file)) != EOF) {
+        if (length == LINE_BYTES_MAX)
+            return LINE_TOO_LONG;
+        line[length++] = (char)c;
+        if (c == '\n')
+            break;
+    }
+    line[length] = '\0';
+    return length ? length : LINE_END;
+}
+
 static enum octet_status read_log(struct session *session, struct line_list *list,
                                   struct log_counts *counts, struct octet_error *err)
 {
     const char *path = session->arguments->log;
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rbe");
     enum octet_status status = OCTET_OK;
-    char *line = NULL;
-    size_t room = 0;
+    char *line = octet_arena_alloc(session->arena, LINE_BYTES_MAX + 1);
     ssize_t length;
 
     if (!file)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "cannot open '%s': %s", path,
                           strerror(errno));
-    while (status == OCTET_OK && (length = getline(&line, &room, file)) >= 0) {
+    if (!line)
+        status = octet_arena_exhausted(session->arena, err);
+    while (status == OCTET_OK && (length = line_read(file, line)) >= 0) {
         enum line_found found = lines_read(list, line, (size_t)length);
         counts->lines++;
         counts->qwix += found == LINE_ADDED;
@@ -39,6 +60,10 @@ static enum octet_status read_log(struct session *session, struct line_list *lis
     if (status == OCTET_OK)
         status =
             octet_cancel_check(session->cancel, err); /* a read that SIGINT ended is no error */
+    if (status == OCTET_OK && length == LINE_TOO_LONG)
+        status = octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
+                            "line %zu of '%s' has more than %d bytes; that is no log",
+                            counts->lines + 1, path, LINE_BYTES_MAX);
     if (status == OCTET_OK && ferror(file))
         status = octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "cannot read '%s': %s", path,
                             strerror(errno));
@@ -47,7 +72,6 @@ static enum octet_status read_log(struct session *session, struct line_list *lis
                             "'%s' has no line of Qwix among %zu; it logs them at absl level DEBUG "
                             "(absl.logging.set_verbosity(absl.logging.DEBUG))",
                             path, counts->lines);
-    free(line);
     if (file != stdin)
         fclose(file);
     return status;

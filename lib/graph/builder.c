@@ -27,7 +27,11 @@ void oct_builder_fail(struct oct_builder *b, enum octet_status status, const cha
 static void out_of_memory(struct oct_builder *b)
 {
     if (b->status == OCTET_OK)
-        b->status = octet_arena_exhausted(b->arena, b->err);
+        b->status =
+            octet_fail(b->err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                       "the graph of this model takes more than the %zu bytes that one may; "
+                       "scan_layers=true makes the graph of a deep model small",
+                       octet_arena_budget(b->arena));
 }
 
 /* Makes room for one more element in an array of the graph: doubles it. False when there is no

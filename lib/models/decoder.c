@@ -323,6 +323,10 @@ static oct_tensor scanned(struct oct_model *m, oct_tensor x, layer_function *lay
 {
     uint32_t outer = oct_enter(&m->b, name);
 
+    if (turns < 1)
+        oct_builder_fail(&m->b, OCTET_INVALID_ARGUMENT, "inhomogeneous_layer_cycle_interval",
+                         "%lld layers are scanned in whole cycles of this many, which leaves none",
+                         (long long)m->dims->num_decoder_layers);
     x = oct_scan_begin(&m->b, turns, (int)oct_int(m, param_scan_axis), x);
     x = cycle ? layers_in_turn(m, x, layer, "layers", 0, cycle) : layer(m, x, 0);
     x = oct_scan_end(&m->b, x);

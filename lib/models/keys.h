@@ -40,6 +40,7 @@
     X(HEADS_OR_ZERO, 0, 16384) \
     X(LAYERS, 1, 8192) \
     X(LAYERS_OR_ZERO, 0, 8192) \
+    X(MTP_LAYERS, 0, 256) /* each stands unrolled in the graph */ \
     X(EXPERTS, 1, 16384) \
     X(EXPERTS_OR_ZERO, 0, 16384) \
     X(VOCABULARY, 1, 268435456) \
@@ -518,7 +519,7 @@
     X(mtc_data_parallelism, INT, REQUIRED, I(0), ANY, any, NO_EFFECT, YML) \
     X(mtp_eval_target_module, INT, REQUIRED, I(0), NOT_NEGATIVE, any, EFFECT, YML) \
     X(mtp_loss_scaling_factor, FLOAT, REQUIRED, F(0.1), NOT_NEGATIVE, any, EFFECT, YML) \
-    X(mtp_num_layers, INT, REQUIRED, I(0), LAYERS_OR_ZERO, any, EFFECT, YML) \
+    X(mtp_num_layers, INT, REQUIRED, I(0), MTP_LAYERS, any, EFFECT, YML) \
     X(mu_dtype, TEXT, REQUIRED, T(""), ANY, any, EFFECT, YML) \
     X(multi_sampling, BOOL, REQUIRED, B(false), ANY, any, NO_EFFECT, YML) \
     X(multi_tier_checkpointing_backup_interval_minutes, INT, OPTIONAL, NONE, POSITIVE, any, \
@@ -743,7 +744,7 @@
     X(train_image_column, ANY, REQUIRED, Y(TEXT, "image"), ANY, any, NO_EFFECT, YML) \
     X(train_split, TEXT, REQUIRED, T("train"), ANY, any, NO_EFFECT, YML) \
     X(trainable_parameters_mask, LIST, REQUIRED, EMPTY, ANY, any, NO_EFFECT, YML) \
-    X(trainable_position_size, INT, REQUIRED, I(-1), ANY, any, EFFECT, YML) \
+    X(trainable_position_size, INT, REQUIRED, I(-1), WIDTH_OR_LESS, any, EFFECT, YML) \
     X(training_objective, TEXT, REQUIRED, T("causal_lm"), ANY, training_objective, NO_EFFECT, \
       YML) \
     X(ulysses_context_sharding, TEXT, REQUIRED, T("context_usp_ulysses"), ANY, any, NO_EFFECT, \

@@ -30,6 +30,39 @@ static void refuse_what_is_unknown(struct oct_model *m)
                          "layers in one stage");
 }
 
+static void refuse(struct oct_model *m, enum oct_key key, const char *expected)
+{
+    oct_builder_fail(&m->b, OCTET_INVALID_ARGUMENT, oct_key_name(key), "%lld; %s",
+                     (long long)oct_config_int(m->config, key), expected);
+}
+
+/* Sizes that only some families read, so that no key's own range can hold them. */
+static void refuse_what_makes_no_model(struct oct_model *m)
+{
+    static const enum oct_key latent[] = {OCT_KEY_kv_lora_rank, OCT_KEY_qk_nope_head_dim,
+                                          OCT_KEY_qk_rope_head_dim, OCT_KEY_v_head_dim};
+    bool deepseek = oct_is(m, decoder_block, "deepseek");
+    bool experts = deepseek || oct_is(m, decoder_block, "qwen3_moe");
+
+    if (deepseek != oct_is(m, attention_type, "mla"))
+        oct_builder_fail(
+            &m->b, OCTET_INVALID_ARGUMENT, "attention_type",
+            "'%s' with decoder_block=%s: latent attention (mla) is that of deepseek's layers, "
+            "and they have no other",
+            oct_config_text(m->config, OCT_KEY_attention_type),
+            oct_config_text(m->config, OCT_KEY_decoder_block));
+    for (size_t i = 0; deepseek && i < sizeof latent / sizeof *latent; i++)
+        if (oct_config_int(m->config, latent[i]) < 1)
+            refuse(m, latent[i], "latent attention needs at least 1");
+    if (deepseek && oct_int(m, shared_experts) < 1 &&
+        oct_int(m, first_num_dense_layers) < m->dims->num_decoder_layers)
+        refuse(m, OCT_KEY_shared_experts, "deepseek's expert layers need at least 1");
+    if (experts && m->dims->moe_mlp_dim < 1)
+        refuse(m, OCT_KEY_base_moe_mlp_dim, "layers with experts need their width");
+    if (!deepseek && oct_int(m, mhc_expansion_rate) > 1)
+        refuse(m, OCT_KEY_mhc_expansion_rate, "only deepseek's layers have hyper-connections");
+}
+
 static enum octet_dtype dtype_of(struct oct_model *m, enum oct_key key)
 {
     const char *name = oct_config_text(m->config, key);
@@ -140,6 +173,7 @@ enum octet_status octet_graph_build(const octet_context *context, octet_arena *a
 
     begin(&m, context, arena, config, options, cancel, err);
     refuse_what_is_unknown(&m);
+    refuse_what_makes_no_model(&m);
     oct_tensor x = expand(&m, oct_embedding(&m, m.tokens, m.b.positions));
     oct_tensor hidden = reduce(&m, oct_decoder_layers(&m, x));
     oct_tensor losses[] = {main_loss(&m, hidden),

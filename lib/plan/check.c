@@ -126,7 +126,10 @@ static void check_plan_error(struct oct_findings *f, const struct octet_error *e
 {
     if (error && error->status != OCTET_OK)
         oct_find(f, OCTET_ERROR, error->status == OCTET_UNIMPLEMENTED ? "unknown-layer" : "no-plan",
-                 error->field, "", "no trace can be made: %s", error->text);
+                 error->field,
+                 error->status == OCTET_UNIMPLEMENTED || !error->field[0] ? ""
+                                                                          : "choose another value",
+                 "no trace can be made: %s", error->text);
 }
 
 enum octet_status octet_check(octet_context *context, octet_arena *arena,

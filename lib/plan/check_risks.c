@@ -171,10 +171,24 @@ static void check_quantization(struct oct_findings *f)
                  oct_config_text(f->config, OCT_KEY_quantization));
 }
 
+static void check_size(struct oct_findings *f)
+{
+    const struct octet_plan_totals *t = octet_plan_totals(f->plan);
+
+    if (t->flops_forward == INT64_MAX || t->flops_backward == INT64_MAX ||
+        t->activation_bytes == INT64_MAX || t->parameter_bytes == INT64_MAX)
+        oct_find(f, OCTET_NOTE, "too-large", "",
+                 "lower per_device_batch_size or max_target_length to see figures",
+                 "at batch %lld and length %lld the step's work or memory exceeds 2^63 - 1 FLOPs "
+                 "or bytes",
+                 (long long)t->batch_size, (long long)t->sequence_length);
+}
+
 void oct_check_risks(struct oct_findings *f)
 {
     if (!f->plan)
         return;
+    check_size(f);
     check_quantization(f);
     check_gate(f);
     check_mtp(f);

@@ -235,6 +235,11 @@ class WrongUse(unittest.TestCase):
                        "field 'rules[0].act_qtype'", "int99")
             self.check(["trace", *TINY, "--rules", f"{path}/e.yml"], f"{path}/e.yml: ", "empty")
 
+    def test_bytes_that_are_no_utf8_are_shown(self):
+        done = subprocess.run([support.OCTET, "trace", "llama2-7b", b"--\xff"], capture_output=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(rb"--\xff", done.stderr)
+
     def test_files(self):
         self.check(["trace", *TINY, "--config", "/no/such/file"], "'/no/such/file'", "No such file")
         self.check(["trace", *TINY, "--rules", "/"], "cannot read '/'")
@@ -478,6 +483,11 @@ class Verify(unittest.TestCase):
         for stream in (process.stdin, process.stdout, process.stderr):
             stream.close()
 
+    def test_a_line_without_end(self):
+        done = run("verify", "/dev/zero", *TINY, timeout=20)
+        self.assertEqual(done.rc, 2)
+        self.assertIn("1048576 bytes", done.err)
+
     def test_a_log_without_qwix(self):
         done = self.verify(["hello", "[QWIX] module='cut", "[QWIX] module='x' op=y rule=z"])
         self.assertEqual((done.rc, done.out), (2, ""))
@@ -520,6 +530,15 @@ class Inspect(unittest.TestCase):
         names = [row.split("  ")[0] for row in done.out.splitlines()[1:]]
         self.assertEqual(names, ["parameters", "gradients", "optimizer", "activations", "memory",
                                  "FLOPs forward", "FLOPs backward", "FLOPs"])
+
+
+class Figures(unittest.TestCase):
+    def test_what_does_not_fit_is_marked(self):
+        big = ["llama2-7b", "quantization=fp8_full", "--batch", "16777216"]
+        total = run("trace", *big, "--coverage").out.splitlines()[1].split()
+        self.assertEqual(total[:2], ["total", "?"])
+        self.assertIn(">9.22", total)
+        self.assertIn(">9.22 E", run("plan", *big).out)
 
 
 class Help(unittest.TestCase):
