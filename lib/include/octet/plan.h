@@ -18,8 +18,8 @@
 
 typedef struct octet_plan octet_plan;
 
-/* One line of the trace: all executions of one op of one module. Here and below a sum that does not fit is
- * INT64_MAX. */
+/* One line of the trace: all executions of one op of one module. Here and below a sum that does not
+ * fit is INT64_MAX. */
 struct octet_interception {
     const char *module;   /* "decoder/moe_layers/self_attention/wq_b" */
     const char *op;       /* "dot_general0"; "gmm", and what is not looked up, without a number */
