@@ -79,6 +79,15 @@ static void print_place(struct session *session, const char *field)
         fprintf(stderr, "%s: ", a->config);
     if (a->rules && strncmp(field, "rules", 5) == 0)
         fprintf(stderr, "%s: ", a->rules);
+    if (take_prefix(&field, "overrides[")) { /* KEY=VALUE, as it was typed */
+        char key[256];
+        snprintf(key, sizeof key, "%s", field);
+        key[strcspn(key, "]")] = '\0';
+        fputs("setting '", stderr);
+        print_safe(key);
+        fputs("': ", stderr);
+        return;
+    }
     if (field[0]) {
         fputs("field '", stderr);
         print_safe(field);

@@ -45,8 +45,13 @@ static void print_overview(struct output *out)
                      "--against quantize_mtp=true\n"
                      "\nexit status: 0 fine; 1 check found errors or verify found differences; 2 "
                      "wrong use or input.\n"
-                     "environment: OCTET_SERVER, OCTET_TOKEN, OCTET_TLS_CA, OCTET_TLS_CERT, "
-                     "OCTET_TLS_KEY, NO_COLOR, M_KEY\n");
+                     "environment:\n"
+                     "  OCTET_SERVER                HOST:PORT to ask, as --server does\n"
+                     "  OCTET_TOKEN                 sent as 'authorization: Bearer ...'\n"
+                     "  OCTET_TLS_CA                certificates (PEM) to trust; turns TLS on\n"
+                     "  OCTET_TLS_CERT, _KEY        this client's own (mutual TLS)\n"
+                     "  M_KEY                       MaxText's setting KEY, as KEY=VALUE does\n"
+                     "  NO_COLOR                    no colours\n");
 }
 
 /* A cell of a Markdown table: '|' would end it. */

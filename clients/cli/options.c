@@ -26,16 +26,24 @@ const struct command commands[] = {
      "them.",
      run_check},
     {"verify", COMMAND_VERIFY, "LOG " MODEL_OPERANDS, "compare a run's Qwix log with the trace",
-     "Reads the log of a run of yours (absl level DEBUG; - for standard input), finds Qwix's lines "
-     "in\n"
-     "it and compares them with the trace of MODEL. The exit status is 1 when they differ.",
+     "Reads the log of a run of yours (- for standard input), finds Qwix's lines in it and "
+     "compares "
+     "them\n"
+     "with the trace of MODEL. The run must log at absl level DEBUG: "
+     "absl.logging.set_verbosity(\"debug\").\n"
+     "The log has no gmm lookups and no types, so these are not compared. The exit status is 1 "
+     "when "
+     "lines\n"
+     "differ.",
      run_verify},
     {"inspect", COMMAND_INSPECT, MODEL_OPERANDS, "names, shapes and sizes of the parameters",
      "Prints every parameter as MaxText stores it, and the totals.", run_inspect},
     {"plan", COMMAND_PLAN, MODEL_OPERANDS, "memory and work of one training step",
-     "Prints what one step of the unsharded model needs: parameters, gradients, optimizer state "
-     "and the\n"
-     "activations kept for backward (no recomputation), and its floating-point operations.",
+     "Prints what one step of the unsharded model needs: parameters, gradients, AdamW's state and "
+     "the\n"
+     "activations kept for backward (no recomputation), and its floating-point operations. "
+     "Quantization\n"
+     "changes none of them: master weights and kept activations stay in dtype and weight_dtype.",
      run_plan},
     {"info", COMMAND_INFO, "", "version, limits and known models",
      "Prints facts of this program, or with --server of a daemon.", run_info},
@@ -54,12 +62,13 @@ const size_t command_count = sizeof commands / sizeof *commands;
 enum { GROUP_VIEW = 1, GROUP_PLACE = 2 };
 
 const struct option options[] = {
-    {"config", "FILE.yml", "MaxText's YAML keys, on top of MODEL", MODELS, OPTION_TEXT, 0,
-     AT(config)},
+    {"config", "FILE.yml", "MaxText's YAML keys, on top of MODEL (or with a model_name of its own)",
+     MODELS, OPTION_TEXT, 0, AT(config)},
     {"rules", "FILE.yml", "Qwix rules in place of the config's",
      COMMAND_TRACE | COMMAND_CHECK | COMMAND_VERIFY, OPTION_TEXT, 0, AT(rules)},
-    {"against", "[MODEL] KEY=VALUE ...", "a second config: print only what differs from it",
-     COMMAND_TRACE, OPTION_AGAINST, 0, AT(against_overrides)},
+    {"against", "[MODEL] KEY=VALUE ...",
+     "a second config: this one with these changes; print only what differs", COMMAND_TRACE,
+     OPTION_AGAINST, 0, AT(against_overrides)},
     {"table", NULL, "every matmul with shapes, rule, count, work and weights", COMMAND_TRACE,
      OPTION_FLAG, GROUP_VIEW, AT(table)},
     {"coverage", NULL, "the share of work and weights that is quantized, by block", COMMAND_TRACE,
@@ -166,7 +175,9 @@ static enum octet_status unknown_option(struct parser *p, const char *word)
 
     for (size_t k = 0; k < option_count; k++)
         count += (options[k].commands & command->id) != 0;
-    const char *text = word + strspn(word, "-");
+    const char *text = word + strspn(word, "-"), *equals = strchr(text, '=');
+    if (equals && (command->id & MODELS))
+        return usage(p, "unknown option '%s'; a setting goes without dashes: %s", word, text);
     size_t best = octet_nearest(text, count, option_name, command);
     return usage(p, "unknown option '%s'; the nearest is --%s (octet help %s lists all)", word,
                  option_name(command, best), command->name);
@@ -278,6 +289,8 @@ static enum octet_status parse_operand(struct parser *p, const char *word)
         list->items[list->count++] = word;
         return OCTET_OK;
     }
+    if (!*word)
+        return usage(p, "an operand is empty; expected a MODEL or KEY=VALUE");
     if (*model || list->count)
         return usage(p, "'%s' is not KEY=VALUE%s", word, *model ? "" : " (a model comes first)");
     *model = word;
@@ -304,6 +317,11 @@ static enum octet_status check_complete(struct parser *p)
         return OCTET_OK;
     if (command == COMMAND_VERIFY && !out->log)
         return usage(p, "needs a LOG and a MODEL (octet help verify shows how)");
+    if (!names_model(out) && command == COMMAND_VERIFY)
+        return usage(p,
+                     "'%s' is taken as the LOG, then there is no MODEL; for example: octet verify "
+                     "run.log deepseek3-671b",
+                     out->log);
     if (!names_model(out))
         return usage(p,
                      "needs a MODEL, for example: octet %s deepseek3-671b (octet info lists all)",

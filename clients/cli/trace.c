@@ -118,6 +118,7 @@ static bool print_coverage(octet_arena *arena, const Octet__V1__Trace *trace, st
             return false;
     }
     table_print(table, out);
+    output_text(out, "\nFLOPs of the matmuls of one forward pass; weights in bytes as stored\n");
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lines.h"
+#include "view.h"
 #include "wire/convert.h"
 
 struct log_counts {
@@ -85,6 +86,16 @@ static bool has_gmm(const struct line_list *list)
     return false;
 }
 
+static size_t count_gmm(const Octet__V1__Trace *trace)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < trace->n_interceptions; i++)
+        count += view_is_line(trace->interceptions[i]) &&
+                 strcmp(trace->interceptions[i]->op, "gmm") == 0;
+    return count;
+}
+
 static void print_rule(struct output *out, int rule)
 {
     if (rule < 0)
@@ -113,8 +124,35 @@ static bool print_difference(struct session *session, const struct line_differen
     return true;
 }
 
+/* What a log cannot show, so that nobody takes agreement for more than it is. */
+static void print_limits(struct output *out, size_t gmm_left_out)
+{
+    if (gmm_left_out)
+        output_printf(
+            out,
+            "not compared: %zu gmm line%s of the trace, which Qwix does not log; and what "
+            "a rule does (types, calibration): the log has its number only\n",
+            gmm_left_out, gmm_left_out == 1 ? "" : "s");
+    else
+        output_text(out, "not compared: what a rule does (types, calibration): the log has its "
+                         "number only\n");
+}
+
+/* A run on an accelerator fuses attention unless told otherwise. */
+static bool lacks_attention_only(const struct line_comparison *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        const struct line *line = c->items[i].expected;
+        const char *end = line ? strrchr(line->module, '/') : NULL;
+        if (c->items[i].kind != LINE_MISSING || !end || strcmp(end, "/attention_op") != 0)
+            return false;
+    }
+    return c->count > 0;
+}
+
 static bool print_comparison(struct session *session, const struct line_comparison *c,
-                             const struct line_list *found, const struct log_counts *counts)
+                             const struct line_list *found, const struct log_counts *counts,
+                             size_t gmm_left_out)
 {
     struct output *out = session->out;
 
@@ -125,13 +163,17 @@ static bool print_comparison(struct session *session, const struct line_comparis
         const char *text = line_text(session->arena, c->out_of_order, c->out_of_order->rule);
         if (!text)
             return false;
-        output_printf(out, "order      %s stands earlier in the log\n", text);
+        output_printf(out, "order      %s stands earlier in the log than in the trace\n", text);
     }
     output_printf(
         out,
         "%zu lines agree, %zu missing in the log, %zu extra in it, %zu with another rule\n"
         "log: %zu lines, %zu of them Qwix's, %zu of those repeated\n",
         c->same, c->missing, c->extra, c->changed, counts->lines, counts->qwix, found->repeated);
+    print_limits(out, gmm_left_out);
+    if (lacks_attention_only(c))
+        output_text(out, "hint: only attention_op lines are missing, as in a run with a fused "
+                         "kernel; compare with attention=flash\n");
     return true;
 }
 
@@ -169,9 +211,11 @@ int run_verify(struct session *session)
         read_log(session, &found, &counts, &err) != OCTET_OK)
         return report(session, &err);
     /* Qwix logs no gmm lookups; a log that has them was made with MaxText instrumented. */
-    if (!lines_take_trace(&expected, response->trace, has_gmm(&found)) ||
+    bool with_gmm = has_gmm(&found);
+    if (!lines_take_trace(&expected, response->trace, with_gmm) ||
         !lines_compare(session->arena, &expected, &found, &comparison) ||
-        !print_comparison(session, &comparison, &found, &counts)) {
+        !print_comparison(session, &comparison, &found, &counts,
+                          with_gmm ? 0 : count_gmm(response->trace))) {
         octet_arena_exhausted(session->arena, &err);
         return report(session, &err);
     }

@@ -1,6 +1,8 @@
-/* Optimal string alignment distance over short names. */
+/* Optimal string alignment distance over short names; capitals count as small letters. */
 #include "base/nearest.h"
 
+#include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "octet/nearest.h"
@@ -14,6 +16,11 @@ static size_t min3(size_t a, size_t b, size_t c)
     return ab < c ? ab : c;
 }
 
+static bool same_letter(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
 static size_t distance(const char *a, size_t m, const char *b, size_t n)
 {
     size_t rows[3][LENGTH_MAX + 1];
@@ -24,9 +31,10 @@ static size_t distance(const char *a, size_t m, const char *b, size_t n)
     for (size_t i = 1; i <= m; i++) {
         row[0] = i;
         for (size_t j = 1; j <= n; j++) {
-            row[j] = min3(last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                before[j - 2] + 1 < row[j])
+            row[j] =
+                min3(last[j] + 1, row[j - 1] + 1, last[j - 1] + !same_letter(a[i - 1], b[j - 1]));
+            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+                same_letter(a[i - 2], b[j - 1]) && before[j - 2] + 1 < row[j])
                 row[j] = before[j - 2] + 1;
         }
         size_t *spare = before;

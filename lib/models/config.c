@@ -51,9 +51,14 @@ static enum octet_status unknown_key(struct build *b, const char *origin, const 
 {
     char shown[OCT_SHOWN_SIZE];
 
-    (void)octet_fail(b->err, OCTET_INVALID_ARGUMENT, NULL,
-                     "MaxText has no config key '%s'; did you mean '%s'?", oct_shown(key, shown),
-                     oct_key_nearest(key));
+    if (!strcmp(key, "rules"))
+        (void)octet_fail(b->err, OCTET_INVALID_ARGUMENT, NULL,
+                         "MaxText has no config key 'rules'; a file of Qwix rules goes in as "
+                         "`--rules FILE.yml`, or as the request's rules");
+    else
+        (void)octet_fail(b->err, OCTET_INVALID_ARGUMENT, NULL,
+                         "MaxText has no config key '%s'; did you mean '%s'?",
+                         oct_shown(key, shown), oct_key_nearest(key));
     (void)within(b, origin, key);
     return OCTET_INVALID_ARGUMENT;
 }
@@ -269,6 +274,21 @@ static enum octet_status apply_bases(struct build *b, const struct oct_yaml *map
     return status;
 }
 
+/* A YAML text that names another model than the request was written for that one: neither is what
+ * both mean. */
+static enum octet_status check_model_named_once(struct build *b)
+{
+    const struct oct_yaml *inside = b->yaml ? oct_yaml_get(b->yaml, "model_name") : NULL;
+    char shown[OCT_SHOWN_SIZE];
+
+    if (!b->model_named || !inside || inside->kind != OCT_YAML_TEXT ||
+        !strcmp(inside->text, "default") || !strcmp(inside->text, b->model_name))
+        return OCTET_OK;
+    return octet_fail(b->err, OCTET_INVALID_ARGUMENT, "yaml[model_name]",
+                      "'%s' is another model than '%s'; name one of them",
+                      oct_shown(inside->text, shown), b->model_name);
+}
+
 /* Which model, and who says so: an override, `name`, or the YAML text. */
 static enum octet_status choose_model(struct build *b)
 {
@@ -291,7 +311,7 @@ static enum octet_status choose_model(struct build *b)
         b->model_name = node->text;
     if (!b->model_name)
         b->model_name = "default";
-    return OCTET_OK;
+    return check_model_named_once(b);
 }
 
 static enum octet_status apply_model(struct build *b)

@@ -125,10 +125,15 @@ static enum octet_status check_mtp(const octet_config *config, const char *quant
         return OCTET_OK;
     if (INT(mtp_num_layers) > 0 && !strcmp(quantization, "fp8_full"))
         return OCTET_OK;
-    return REFUSE(quantize_mtp,
-                  "true needs mtp_num_layers above 0 (it is %" PRId64
-                  ") and quantization=fp8_full (it is '%s')",
-                  INT(mtp_num_layers), quantization);
+    if (INT(mtp_num_layers) <= 0)
+        return REFUSE(quantize_mtp,
+                      "true needs mtp_num_layers above 0 and quantization=fp8_full; mtp_num_layers "
+                      "is %" PRId64,
+                      INT(mtp_num_layers));
+    return REFUSE(
+        quantize_mtp,
+        "true needs mtp_num_layers above 0 and quantization=fp8_full; quantization is '%s'",
+        quantization);
 }
 
 /* Is it Qwix that quantizes, and by a value that it has rules for? */

@@ -112,12 +112,12 @@ static void check_settings(struct oct_findings *f)
         if (f->status != OCTET_OK)
             return;
         if (s.origin >= OCTET_FROM_YAML && !s.has_effect)
-            oct_find(f, OCTET_NOTE, "no-effect", s.key, "", "%s=%s is known and has no effect here",
-                     s.key, s.text);
+            oct_find(f, OCTET_NOTE, "no-effect", s.key, "",
+                     "setting %s is known and has no effect on the trace", s.key);
         if (s.overrides_model && !override_given)
-            oct_find(f, OCTET_WARNING, "override-model-config", s.key,
-                     "add override_model_config=true to MaxText's command line",
-                     "MaxText refuses %s=%s, because the model sets it too; here it is applied",
+            oct_find(f, OCTET_ERROR, "override-model-config", s.key,
+                     "add override_model_config=true, here and to MaxText's command line",
+                     "MaxText refuses %s=%s, because the model sets it too; the trace applies it",
                      s.key, s.text);
     }
 }

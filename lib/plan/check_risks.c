@@ -1,6 +1,7 @@
 /* Settings that run, and that experts know to be risky. */
 #include "plan/check_risks.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "plan/weights.h"
@@ -53,6 +54,16 @@ static bool is_indexer_weights(const struct octet_interception *line)
     return ends_with(line->module, "/indexer/weights_proj");
 }
 
+static bool is_attention_product(const struct octet_interception *line)
+{
+    return line->looked_up && ends_with(line->module, "/attention_op");
+}
+
+static bool is_head(const struct octet_interception *line)
+{
+    return strcmp(line->module, "decoder/logits_dense") == 0;
+}
+
 /* A weight matmul of the MTP block; attention's own products have no weights. */
 static bool is_mtp(const struct octet_interception *line)
 {
@@ -77,25 +88,69 @@ static bool is_decoder_dot(const struct octet_interception *line)
     return starts_with(line->module, "decoder/") && line->kind == OCTET_LOOKUP_DOT_GENERAL;
 }
 
-static void check_gate(struct oct_findings *f)
-{
-    struct tally gates = tally_of(f, is_gate), indexer = tally_of(f, is_indexer_weights);
+/* Kinds of matmuls that published recipes keep in high precision (DeepSeek-V3's report, 3.3.1:
+ * embedding, output head, MoE gating, normalization, attention). */
+static const struct sensitive {
+    const char *id, *path, *what, *why;
+    bool (*belongs)(const struct octet_interception *line);
+} sensitive[] = {
+    {"router-quantized", ".*/gate", "router gate",
+     "small errors in its scores send tokens to other experts", is_gate},
+    {"indexer-quantized", ".*/indexer/weights_proj", "indexer's head weights",
+     "the model computes them in float32 for stability", is_indexer_weights},
+    {"attention-scores-quantized", ".*/attention_op", "product inside attention",
+     "softmax amplifies errors of its scores", is_attention_product},
+    {"head-quantized", "decoder/logits_dense", "output head",
+     "its errors go into every logit and into the loss", is_head},
+};
 
-    if (gates.quantized)
-        oct_find(
-            f, OCTET_WARNING, "router-quantized", gates.first->module,
-            "put a rule with module_path '.*/gate' and no weight_qtype before the others",
-            "%zu router gates are quantized (rule %d): small errors in their scores send tokens to "
-            "other experts",
-            gates.quantized, gates.first->rule);
-    if (indexer.quantized)
-        oct_find(
-            f, OCTET_WARNING, "indexer-quantized", indexer.first->module,
-            "put a rule with module_path '.*/indexer/weights_proj' and no weight_qtype before the "
-            "others",
-            "%zu indexer head weights are quantized (rule %d) although the model computes them in "
-            "float32 for stability",
-            indexer.quantized, indexer.first->rule);
+static void check_sensitive(struct oct_findings *f)
+{
+    for (size_t i = 0; i < sizeof sensitive / sizeof *sensitive; i++) {
+        const struct sensitive *s = &sensitive[i];
+        struct tally t = tally_of(f, s->belongs);
+        char remedy[256];
+        if (!t.quantized)
+            continue;
+        snprintf(
+            remedy, sizeof remedy,
+            "with rules of your own, put one with module_path '%s' and no weight_qtype before "
+            "the others; the rules that MaxText makes from quantization=... have no exceptions",
+            s->path);
+        oct_find(f, OCTET_WARNING, s->id, t.first->module, remedy,
+                 "the %s is quantized (rule %d, %zu of %zu lines): %s", s->what, t.first->rule,
+                 t.quantized, t.lines, s->why);
+    }
+}
+
+static bool from_file(const struct oct_findings *f)
+{
+    size_t count = octet_config_setting_count(f->config);
+
+    for (size_t key = 0; key < count; key++)
+        if (oct_config_origin(f->config, (enum oct_key)key) == OCTET_FROM_YAML)
+            return true;
+    return false;
+}
+
+/* Two defaults are not MaxText's own; who copies a config to a run must know. A config file is that
+ * of a run, so what it leaves out is more than a note. */
+static void check_defaults(struct oct_findings *f)
+{
+    bool qwix = oct_config_origin(f->config, OCT_KEY_use_qwix_quantization) == OCTET_FROM_DEFAULT &&
+                !oct_find_is(f, quantization, "");
+    struct tally scores = tally_of(f, is_attention_product);
+
+    if (qwix)
+        oct_find(f, from_file(f) ? OCTET_WARNING : OCTET_NOTE, "qwix-assumed",
+                 "use_qwix_quantization", "set use_qwix_quantization=true, here and in the run",
+                 "taken as true; MaxText's default is false, which quantizes by AQT without Qwix");
+    if (scores.lines && oct_config_origin(f->config, OCT_KEY_attention) == OCTET_FROM_DEFAULT)
+        oct_find(f, OCTET_NOTE, "attention-assumed", "attention",
+                 "set attention=flash for a run on TPU or GPU, attention=dot_product otherwise",
+                 "taken as dot_product; MaxText's default on TPU and GPU is a fused kernel, inside "
+                 "which Qwix logs nothing: a run there lacks the %zu attention_op lines",
+                 scores.lines);
 }
 
 static void check_mtp(struct oct_findings *f)
@@ -190,7 +245,8 @@ void oct_check_risks(struct oct_findings *f)
         return;
     check_size(f);
     check_quantization(f);
-    check_gate(f);
+    check_sensitive(f);
+    check_defaults(f);
     check_mtp(f);
     check_experts(f);
     check_ragged_dot(f);

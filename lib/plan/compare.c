@@ -101,6 +101,14 @@ static bool same_rule(const octet_plan *a, int rule_a, const octet_plan *b, int 
                        octet_rules_get(b->rules, (size_t)rule_b));
 }
 
+static bool intercepts(const octet_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->interception_count; i++)
+        if (plan->interceptions[i].looked_up)
+            return true;
+    return false;
+}
+
 enum octet_status octet_plan_compare(const octet_plan *here, const octet_plan *against,
                                      octet_arena *arena, const struct octet_difference **out,
                                      size_t *count, struct octet_error *err)
@@ -115,10 +123,13 @@ enum octet_status octet_plan_compare(const octet_plan *here, const octet_plan *a
     enum octet_status status = index_lines(&index, against, arena, err);
     if (status != OCTET_OK)
         return status;
+    bool all = !intercepts(here) && !intercepts(against);
     *out = found;
     *count = 0;
     for (uint32_t i = 0; i < here->interception_count; i++) {
         const struct octet_interception *line = &here->interceptions[i];
+        if (!line->looked_up && !all)
+            continue;
         uint32_t other = take(&index, line, taken);
         struct octet_difference d = {line->module, line->op, OCTET_ONLY_HERE, line->rule, -1};
         if (other != UINT32_MAX) {
@@ -131,7 +142,7 @@ enum octet_status octet_plan_compare(const octet_plan *here, const octet_plan *a
     }
     for (uint32_t i = 0; i < against->interception_count; i++) {
         const struct octet_interception *line = &against->interceptions[i];
-        if (!taken[i])
+        if (!taken[i] && (line->looked_up || all))
             found[(*count)++] = (struct octet_difference){line->module, line->op,
                                                           OCTET_ONLY_AGAINST, -1, line->rule};
     }

@@ -135,6 +135,25 @@ static int64_t kept_bytes(const octet_graph *g, const struct oct_node *node, boo
     return bytes;
 }
 
+/* A fused attention kernel (an einsum that nothing looks up) never stores scores and exponentials.
+ */
+static void forget_fused_scores(const octet_graph *g, bool *seen)
+{
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        if (g->nodes[i].op != OCT_OP_attention_softmax)
+            continue;
+        uint32_t scores = g->nodes[i].inputs[0], producer = g->producers[scores];
+        uint32_t uncast = scores;
+        if (producer != UINT32_MAX && g->nodes[producer].op == OCT_OP_cast) {
+            uncast = g->nodes[producer].inputs[0];
+            producer = g->producers[uncast];
+        }
+        if (producer != UINT32_MAX && g->nodes[producer].op == OCT_OP_einsum &&
+            g->nodes[producer].lookup == OCTET_LOOKUP_NONE)
+            seen[scores] = seen[uncast] = seen[g->nodes[i].outputs[0]] = true;
+    }
+}
+
 static void measure(struct octet_plan *plan, bool *seen)
 {
     const octet_graph *g = plan->graph;
@@ -143,6 +162,7 @@ static void measure(struct octet_plan *plan, bool *seen)
     t->nodes = g->node_count;
     t->batch_size = g->batch_size;
     t->sequence_length = g->sequence_length;
+    forget_fused_scores(g, seen);
     for (uint32_t i = 0; i < g->parameter_count; i++) {
         const struct octet_tensor *parameter = octet_graph_parameter(g, i);
         struct octet_shape stored = octet_parameter_shape(parameter);

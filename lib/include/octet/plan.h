@@ -85,7 +85,8 @@ struct octet_difference {
 
 /* What differs, in order of execution here, then what only `against` has. Rules are compared by
  * what they say (all fields but module_path and op_names), not by index, so that a reordered list
- * does not show up; a line that is quantized here and not there is CHANGED. */
+ * does not show up; a line that is quantized here and not there is CHANGED. Matmuls that nothing
+ * looks up count only when neither plan intercepts any. */
 OCTET_API enum octet_status octet_plan_compare(const octet_plan *here, const octet_plan *against,
                                                octet_arena *arena,
                                                const struct octet_difference **out, size_t *count,

@@ -76,13 +76,21 @@ START_TEST(the_model_is_named_by_override_name_or_yaml)
 
     ck_assert_str_eq(octet_config_model_name(config), "gemma-2b");
     ck_assert_int_eq(oct_config_int(config, KEY(base_num_decoder_layers)), 18);
-    config = config_of("llama2-7b", "model_name: gemma-2b\n", NULL, NULL);
+    config = config_of("llama2-7b", "model_name: default\n", NULL, NULL);
     ck_assert_str_eq(octet_config_model_name(config), "llama2-7b");
     config = config_of("llama2-7b", NULL, NULL, WORDS("model_name=gemma-7b"));
     ck_assert_str_eq(octet_config_model_name(config), "gemma-7b");
     ck_assert_int_eq(oct_config_int(config, KEY(base_num_decoder_layers)), 28);
     ck_assert_str_eq(octet_config_model_name(config_of("", NULL, NULL, NULL)), "default");
     ck_assert_str_eq(octet_config_model_name(config_of("default", NULL, NULL, NULL)), "default");
+}
+END_TEST
+
+START_TEST(a_model_named_twice_is_refused)
+{
+    refused("llama2-7b", "model_name: gemma-2b\n", NULL, NULL, OCTET_INVALID_ARGUMENT,
+            "yaml[model_name]", "'gemma-2b' is another model than 'llama2-7b'");
+    config_of("llama2-7b", "model_name: llama2-7b\n", NULL, NULL);
 }
 END_TEST
 
@@ -655,6 +663,7 @@ static void add_tests(TCase *tests)
     tcase_add_test(tests, the_last_of_equal_keys_wins);
     tcase_add_test(tests, a_value_that_is_replaced_may_be_bad);
     tcase_add_test(tests, the_model_is_named_by_override_name_or_yaml);
+    tcase_add_test(tests, a_model_named_twice_is_refused);
     tcase_add_test(tests, instruct_is_the_same_architecture);
     tcase_add_test(tests, base_config_lies_below_its_config);
     tcase_add_test(tests, unknown_names_are_answered_with_the_nearest);

@@ -11,17 +11,24 @@ struct found {
     size_t count;
 };
 
-static struct found check_with(struct fixture *f, const char *model, const char *const *settings,
-                               const struct octet_check_options *options)
+/* rules: YAML; NULL: the config's. */
+static struct found check_rules(struct fixture *f, const char *model, const char *const *settings,
+                                const char *text, const struct octet_check_options *options)
 {
+    octet_rules *rules = NULL;
+
     const octet_config *config = fixture_config(f, model, settings);
     struct octet_graph_options size = {1, 128};
     octet_plan *plan = NULL;
     struct octet_error plan_error = {.status = OCTET_OK};
     struct found found;
 
-    if (octet_plan_create(f->context, config, NULL, &size, NULL, &plan, &plan_error) != OCTET_OK)
+    if (text)
+        ck_assert_int_eq(octet_rules_parse(f->context, text, strlen(text), &rules, &f->err),
+                         OCTET_OK);
+    if (octet_plan_create(f->context, config, rules, &size, NULL, &plan, &plan_error) != OCTET_OK)
         plan = NULL;
+    octet_rules_unref(rules);
     enum octet_status status =
         octet_check(f->context, f->arena, config, plan, plan ? NULL : &plan_error, options,
                     &found.items, &found.count, &f->err);
@@ -33,6 +40,12 @@ static struct found check_with(struct fixture *f, const char *model, const char 
                           !found.items[i].subject[0],
                       "no way out of %s", found.items[i].id);
     return found;
+}
+
+static struct found check_with(struct fixture *f, const char *model, const char *const *settings,
+                               const struct octet_check_options *options)
+{
+    return check_rules(f, model, settings, NULL, options);
 }
 
 static const struct octet_finding *finding(struct found found, const char *id)
@@ -57,8 +70,45 @@ START_TEST(a_sound_config_has_no_findings)
     struct fixture f;
 
     fixture_begin(&f);
-    struct found found = check_with(&f, "llama2-7b", SETTINGS("quantization=fp8_full"), NULL);
+    struct found found = check_with(
+        &f, "llama2-7b",
+        SETTINGS("quantization=fp8_full", "use_qwix_quantization=true", "attention=flash"), NULL);
     ck_assert_uint_eq(found.count, 0);
+    fixture_end(&f);
+}
+END_TEST
+
+/* Defaults that are not MaxText's own. */
+START_TEST(what_is_assumed_is_told)
+{
+    struct fixture f;
+
+    fixture_begin(&f);
+    struct found found = check_with(&f, "llama2-7b", SETTINGS("quantization=fp8_full"), NULL);
+    ck_assert_uint_eq(found.count, 2);
+    ck_assert_int_eq(finding(found, "qwix-assumed")->severity, OCTET_NOTE);
+    ck_assert_int_eq(finding(found, "attention-assumed")->severity, OCTET_NOTE);
+    fixture_end(&f);
+}
+END_TEST
+
+START_TEST(sensitive_matmuls_are_told)
+{
+    struct fixture f;
+
+    fixture_begin(&f);
+    struct found found =
+        check_rules(&f, "deepseek3-tiny", SETTINGS("quantization=fp8_full"),
+                    "rules: [{module_path: '.*', weight_qtype: int8, act_qtype: int8}]", NULL);
+    ck_assert_ptr_nonnull(finding(found, "router-quantized"));
+    ck_assert_str_eq(finding(found, "head-quantized")->subject, "decoder/logits_dense");
+    ck_assert_ptr_nonnull(finding(found, "attention-scores-quantized"));
+    found = check_rules(
+        &f, "deepseek3-tiny", SETTINGS("quantization=fp8_full"),
+        "rules: [{module_path: 'decoder/.*/wo', weight_qtype: int8, act_qtype: int8}]", NULL);
+    ck_assert_ptr_null(finding(found, "router-quantized"));
+    ck_assert_ptr_null(finding(found, "head-quantized"));
+    ck_assert_ptr_null(finding(found, "attention-scores-quantized"));
     fixture_end(&f);
 }
 END_TEST
@@ -297,6 +347,8 @@ TCase *check_tests(void)
     TCase *tests = tcase_create("check");
 
     tcase_add_test(tests, a_sound_config_has_no_findings);
+    tcase_add_test(tests, what_is_assumed_is_told);
+    tcase_add_test(tests, sensitive_matmuls_are_told);
     tcase_add_test(tests, risks_of_a_mixture_of_experts_are_told);
     tcase_add_test(tests, settings_that_ragged_dot_ignores_are_told);
     tcase_add_test(tests, tiles_that_maxtext_asserts_on_are_predicted);

@@ -30,6 +30,26 @@ static const struct octet_coverage *block_of(const octet_plan *plan, const char 
     return NULL;
 }
 
+/* Heads as many as 32, layers as many as 32, 128 positions, bfloat16. */
+START_TEST(fused_attention_keeps_no_scores)
+{
+    struct fixture f;
+
+    fixture_begin(&f);
+    octet_plan *dot = fixture_plan(&f, fixture_config(&f, "llama2-7b", SETTINGS(NULL)), NULL);
+    octet_plan *fused =
+        fixture_plan(&f, fixture_config(&f, "llama2-7b", SETTINGS("attention=flash")), NULL);
+    ck_assert_int_eq(octet_plan_totals(dot)->activation_bytes -
+                         octet_plan_totals(fused)->activation_bytes,
+                     INT64_C(32) * 32 * 128 * 128 * 2);
+    ck_assert_int_eq(octet_plan_totals(dot)->flops_forward,
+                     octet_plan_totals(fused)->flops_forward);
+    octet_plan_unref(dot);
+    octet_plan_unref(fused);
+    fixture_end(&f);
+}
+END_TEST
+
 START_TEST(lines_carry_shapes_counts_and_costs)
 {
     struct fixture f;
@@ -410,6 +430,7 @@ TCase *plan_tests(void)
     TCase *tests = tcase_create("plan");
 
     tcase_add_test(tests, lines_carry_shapes_counts_and_costs);
+    tcase_add_test(tests, fused_attention_keeps_no_scores);
     tcase_add_test(tests, parameters_are_counted_once);
     tcase_add_test(tests, scanned_and_unrolled_models_cost_the_same);
     tcase_add_test(tests, the_first_matching_rule_wins_and_unused_ones_are_told);

@@ -197,13 +197,11 @@ static const struct {
     const char *settings[8];
     const char *field, *text; /* field NULL: accepted */
 } checks[] = {
-    {{"quantize_mtp=true", "quantization=fp8_full"},
-     "quantize_mtp",
-     "mtp_num_layers above 0 (it is 0)"},
+    {{"quantize_mtp=true", "quantization=fp8_full"}, "quantize_mtp", "mtp_num_layers is 0"},
     {{"quantize_mtp=true", "mtp_num_layers=1", "quantization=fp8"},
      "quantize_mtp",
-     "quantization=fp8_full (it is 'fp8')"},
-    {{"quantize_mtp=true", "mtp_num_layers=1"}, "quantize_mtp", "quantization=fp8_full (it is '')"},
+     "quantization is 'fp8'"},
+    {{"quantize_mtp=true", "mtp_num_layers=1"}, "quantize_mtp", "quantization is ''"},
     {{"quantize_mtp=true", "mtp_num_layers=2", "quantization=fp8_full"}, NULL, NULL},
     {{"use_sliced_mla_proj=true", "quantization=int8", "use_qwix_quantization=false"},
      "use_sliced_mla_proj",
