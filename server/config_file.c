@@ -137,12 +137,13 @@ enum octet_status config_file_read(const char *path, struct config *config, stru
     FILE *file = fopen(path, "re");
 
     if (!file || fseek(file, 0, SEEK_END) != 0) {
-        status = octet_fail(err, OCTET_NOT_FOUND, path, "cannot be read: %s", strerror(errno));
+        status = octet_fail(err, OCTET_NOT_FOUND, NULL, "the config file '%s' cannot be read: %s",
+                            path, strerror(errno));
         goto done;
     }
     if (ftell(file) > FILE_BYTES_MAX) {
-        status =
-            octet_fail(err, OCTET_INVALID_ARGUMENT, path, "has more than %d bytes", FILE_BYTES_MAX);
+        status = octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
+                            "the config file '%s' has more than %d bytes", path, FILE_BYTES_MAX);
         goto done;
     }
     rewind(file);

@@ -1,6 +1,8 @@
 /* See log.h. */
 #include "log.h"
 
+#include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,6 +97,39 @@ bool log_enabled(enum log_level level)
     return level <= threshold;
 }
 
+static bool has_room(void)
+{
+    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return poll(&room, 1, 0) != 0; /* an error does not block either */
+}
+
+/* A pipe that polls writable takes a page, which is a line, without blocking: as long as one thread
+ * at a time does so. */
+static void write_line(const char *bytes, size_t length)
+{
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t lost;
+    char text[96];
+
+    pthread_mutex_lock(&one_at_a_time);
+    if (lost && has_room()) {
+        int size = snprintf(text, sizeof text, "level=warning msg=\"log lines lost\" count=%llu\n",
+                            (unsigned long long)lost);
+        lost = 0;
+        /* A log that cannot be written has nowhere to say so. */
+        ssize_t written = write(STDERR_FILENO, text, (size_t)size);
+        (void)written;
+    }
+    if (has_room()) {
+        ssize_t written = write(STDERR_FILENO, bytes, length);
+        (void)written;
+    } else {
+        lost++;
+    }
+    pthread_mutex_unlock(&one_at_a_time);
+}
+
 void log_write(enum log_level level, const char *message, const struct log_field *fields)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
@@ -120,9 +155,7 @@ void log_write(enum log_level level, const char *message, const struct log_field
         }
     }
     line.bytes[line.length++] = '\n';
-    /* A log that cannot be written has nowhere to say so. */
-    ssize_t written = write(STDERR_FILENO, line.bytes, line.length);
-    (void)written;
+    write_line(line.bytes, line.length);
 }
 
 /* Counts lines in the running second. Returns whether one more may pass; *left_out is then how many

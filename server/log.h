@@ -3,7 +3,8 @@
  * For: what an operator reads, by eye or by a collector of logs.
  * Not for: the trace, nor answers to clients.
  * Decision: a line is put together in a buffer and written by one write(2), so that lines of
- * several threads never mix and no lock is needed. What does not fit into a line is cut. */
+ * several threads never mix. What does not fit into a line is cut. A reader that stops reading
+ * costs lines, which are counted, never the daemon's time. */
 #ifndef OCTET_SERVER_LOG_H
 #define OCTET_SERVER_LOG_H
 

@@ -1,6 +1,7 @@
 /* Pieces of the server that need no daemon: names of peers, tokens, the index of descriptors. */
 #include "suite.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #include "credentials.h"
 #include "guard.h"
+#include "log.h"
 #include "services/reflection.h"
 
 START_TEST(peers_are_told_apart)
@@ -121,6 +123,32 @@ START_TEST(symbols_find_their_file)
 }
 END_TEST
 
+/* A collector of logs that has stopped reading. */
+START_TEST(a_stuck_reader_of_the_log_costs_lines_only)
+{
+    static char chunk[65536];
+    int ends[2];
+
+    ck_assert_int_eq(pipe2(ends, O_NONBLOCK), 0);
+    ck_assert_int_eq(fcntl(ends[1], F_SETPIPE_SZ, (int)sizeof chunk), sizeof chunk);
+    ck_assert_int_eq(write(ends[1], chunk, sizeof chunk), sizeof chunk);
+    ck_assert_int_eq(fcntl(ends[1], F_SETFL, 0), 0); /* whoever blocks now, blocks for ever */
+    int before = dup(STDERR_FILENO);
+    ck_assert_int_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    for (int i = 0; i < 7; i++)
+        log_event(LOG_LEVEL_ERROR, "held back");
+    ck_assert_int_eq(read(ends[0], chunk, sizeof chunk), sizeof chunk);
+    log_event(LOG_LEVEL_ERROR, "through");
+    ck_assert_int_eq(dup2(before, STDERR_FILENO), STDERR_FILENO);
+    ssize_t length = read(ends[0], chunk, sizeof chunk - 1);
+    ck_assert_int_gt(length, 0);
+    chunk[length] = '\0';
+    ck_assert_ptr_nonnull(strstr(chunk, "msg=\"log lines lost\" count=7\n"));
+    ck_assert_ptr_nonnull(strstr(chunk, "msg=\"through\"\n"));
+    ck_assert_ptr_null(strstr(chunk, "held back"));
+}
+END_TEST
+
 TCase *parts_tests(void)
 {
     TCase *tests = tcase_create("parts");
@@ -128,6 +156,7 @@ TCase *parts_tests(void)
     tcase_add_test(tests, peers_are_told_apart);
     tcase_add_test(tests, tokens_are_accepted_whole);
     tcase_add_test(tests, bad_token_files_are_refused);
+    tcase_add_test(tests, a_stuck_reader_of_the_log_costs_lines_only);
     tcase_add_test(tests, symbols_find_their_file);
     return tests;
 }
