@@ -21,6 +21,8 @@ static void on_receipt(struct event *event, bool ok);
 static void on_sending(struct event *event, bool ok);
 static void on_ending(struct event *event, bool ok);
 static void on_job_done(struct event *event, bool ok);
+static bool ending_can_wait(const struct event *event);
+static bool closing_can_wait(const struct event *event);
 static void begin(struct call *call);
 static void receive(struct call *call);
 
@@ -36,6 +38,8 @@ bool call_accept(struct loop *loop)
     call->receipt.deliver = on_receipt;
     call->sending.deliver = on_sending;
     call->ending.deliver = on_ending;
+    call->ending.can_wait = ending_can_wait;
+    call->closing.can_wait = closing_can_wait;
     grpc_call_details_init(&call->details);
     grpc_metadata_array_init(&call->metadata);
     loop->accepting++;
@@ -306,6 +310,12 @@ static void end_with(struct call *call, const struct octet_error *error)
     call_end(call, error->status, octet_error_message(error, text, sizeof text));
 }
 
+static bool ending_can_wait(const struct event *event)
+{
+    (void)event;
+    return true; /* the client has its status; what is left is to free the call */
+}
+
 static void on_ending(struct event *event, bool ok)
 {
     struct call *call = OWNER_OF(event, struct call, ending);
@@ -570,6 +580,13 @@ static void give_up(struct call *call)
         job_free(call->job);
         call->job = NULL;
     }
+}
+
+/* gRPC wrote `cancelled` before it gave the event out, and the loop reads it after it was
+ * delivered. */
+static bool closing_can_wait(const struct event *event)
+{
+    return !OWNER_OF(event, struct call, closing)->cancelled;
 }
 
 static void on_closing(struct event *event, bool ok)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <yaml.h>
 
 #include "options.h"
@@ -136,6 +137,13 @@ enum octet_status config_file_read(const char *path, struct config *config, stru
     enum octet_status status;
     FILE *file = fopen(path, "re");
 
+    struct stat what;
+
+    if (file && fstat(fileno(file), &what) == 0 && S_ISDIR(what.st_mode)) {
+        status = octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
+                            "the config file '%s' is a directory", path);
+        goto done;
+    }
     if (!file || fseek(file, 0, SEEK_END) != 0) {
         status = octet_fail(err, OCTET_NOT_FOUND, NULL, "the config file '%s' cannot be read: %s",
                             path, strerror(errno));

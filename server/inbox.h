@@ -2,9 +2,12 @@
  *
  * For: gRPC's completion-queue thread and the lanes, which post events; the loop delivers them.
  * Decision: uv_async_send coalesces, so a wake-up carries nothing; the loop takes the whole list.
+ * Events that only tidy up do not wake the loop: they are delivered with the next one that does, or
+ * by inbox_empty, which a timer calls. A small call makes five events, of which three are urgent.
  *
  * Life: 1. An event belongs to whoever may post it; once posted, to the loop. 2. An event is posted
- * at most once before it is delivered. 3. Close the inbox when nobody can post any more. */
+ * at most once before it is delivered. 3. Close the inbox when the threads that post have been
+ * joined. */
 #ifndef OCTET_SERVER_INBOX_H
 #define OCTET_SERVER_INBOX_H
 
@@ -13,9 +16,10 @@
 
 #include "octet/status.h"
 
-/* Part of a larger struct, which deliver finds with OWNER_OF. Runs on the loop's thread. */
+/* Part of a larger struct, which the functions find with OWNER_OF. */
 struct event {
-    void (*deliver)(struct event *event, bool ok);
+    void (*deliver)(struct event *event, bool ok); /* on the loop's thread */
+    bool (*can_wait)(const struct event *event);   /* on the poster's; NULL: it cannot */
     struct event *next;
     bool ok;
 };
@@ -23,14 +27,19 @@ struct event {
 #define OWNER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 struct inbox {
-    uv_mutex_t lock; /* guards first and last */
+    uv_mutex_t lock; /* guards all but wake */
     struct event *first, *last;
+    bool is_woken;   /* the loop is on its way */
+    bool is_patient; /* events that can wait do */
     uv_async_t wake;
 };
 
 enum octet_status inbox_init(struct inbox *inbox, uv_loop_t *loop,
                              struct octet_error *err) OCTET_MUST_CHECK;
 void inbox_post(struct inbox *inbox, struct event *event, bool ok); /* any thread */
+/* On the loop. */
+void inbox_empty(struct inbox *inbox);   /* delivers what is there */
+void inbox_no_wait(struct inbox *inbox); /* from now on every event wakes the loop */
 /* uv_close; the mutex goes in inbox_free, after the loop has ended. */
 void inbox_close(struct inbox *inbox);
 void inbox_free(struct inbox *inbox);

@@ -41,14 +41,16 @@ void loop_accept(struct loop *loop)
         ;
 }
 
-/* Ends calls whose request does not arrive, and asks again for calls where memory was short. */
+/* Tidies up, ends calls whose request does not arrive, and asks again for calls where memory was
+ * short. */
 static void on_sweep(uv_timer_t *timer)
 {
     struct loop *loop = OWNER_OF(timer, struct loop, sweep);
     int64_t receive_ms = loop->config->limits.receive_ms;
-    uint64_t now_ns = octet_now_ns();
     char text[120];
 
+    inbox_empty(&loop->inbox);
+    uint64_t now_ns = octet_now_ns(); /* after it: calls that it began began before now */
     snprintf(text, sizeof text, "the request did not arrive within limits.receive_ms, %lld ms",
              (long long)receive_ms);
     for (struct call *call = loop->calls.next, *next; call != &loop->calls; call = next) {
@@ -126,21 +128,31 @@ static void facts_init(struct facts *facts, const struct config *config)
 
 /* ---- Start and end ---- */
 
-static void write_port_file(const struct config *config, int port)
+/* Who waits for the file would wait for ever, so a start without it is none. */
+static enum octet_status write_port_file(const struct config *config, int port,
+                                         struct octet_error *err)
 {
     char temporary[CONFIG_PATH_BYTES + 8];
+    struct stat what;
 
     if (!config->port_file[0])
-        return;
+        return OCTET_OK;
+    if (stat(config->port_file, &what) == 0 && !S_ISREG(what.st_mode))
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, "port_file",
+                          "'%s' exists and is not a regular file", config->port_file);
     snprintf(temporary, sizeof temporary, "%s.new", config->port_file);
     FILE *file = fopen(temporary, "we");
     bool written = file && fprintf(file, "%d\n", port) > 0;
     if (file && fclose(file) != 0)
         written = false;
     /* Renamed, so that who waits for the file never reads half of it. */
-    if (!written || rename(temporary, config->port_file) != 0)
-        log_event(LOG_LEVEL_ERROR, "the port file cannot be written",
-                  log_text("file", config->port_file));
+    if (written && rename(temporary, config->port_file) == 0)
+        return OCTET_OK;
+    octet_fail(err, OCTET_INVALID_ARGUMENT, "port_file", "'%s' cannot be written: %s",
+               config->port_file, strerror(errno));
+    if (file)
+        unlink(temporary);
+    return OCTET_INVALID_ARGUMENT;
 }
 
 static void announce(struct loop *loop, int port)
@@ -151,7 +163,6 @@ static void announce(struct loop *loop, int port)
     if (!address.is_unix)
         address.port = port;
     address_format(&address, text, sizeof text);
-    write_port_file(loop->config, port);
     printf("octetd %s listening on %s\n", octet_version(), text);
     fflush(stdout);
     log_event(LOG_LEVEL_INFO, "listening", log_text("address", text),
@@ -202,7 +213,12 @@ close_loop:
 
 void loop_close(struct loop *loop)
 {
+    /* Whoever posts must have ended before the inbox goes. None of these waits for more than a
+     * thread that is on its way out. */
     guard_stop(loop->guard);
+    rpc_join(loop->rpc);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        scheduler_stop(&loop->schedulers[pool]);
     inbox_close(&loop->inbox);
     drain_close_handles(&loop->drain);
     uv_close((uv_handle_t *)&loop->sweep, NULL);
@@ -215,6 +231,8 @@ static enum octet_status serve(struct loop *loop, struct octet_error *err)
 
     if (status == OCTET_OK)
         status = guard_start(loop->config, port, &loop->inbox, on_excess, loop, &loop->guard, err);
+    if (status == OCTET_OK)
+        status = write_port_file(loop->config, port, err);
     if (status != OCTET_OK)
         return status;
     loop_accept(loop);
@@ -279,8 +297,6 @@ enum octet_status loop_run(const struct config *config, const struct octet_metho
         uv_run(&loop.uv, UV_RUN_DEFAULT);
     }
     rpc_destroy(loop.rpc);
-    for (int pool = 0; pool < POOL_COUNT; pool++)
-        scheduler_stop(&loop.schedulers[pool]);
     services_free(&loop.services);
     tokens_free(loop.tokens);
     octet_context_destroy(context);

@@ -6,7 +6,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+
 #include "command_line.h"
+#include "credentials.h"
 #include "log.h"
 #include "loop.h"
 #include "octet/context.h"
@@ -37,16 +41,14 @@ static void set_log_level(const struct config *config)
 
 /* When no descriptor is left, gRPC 1.51 gives up listening for good (tcp_server_posix.cc, on_read).
  * So the process takes what it may have, and connections stay below that. */
-static void fit_connections(struct config *config)
+static enum octet_status fit_connections(struct config *config, struct octet_error *err)
 {
-    enum {
-        OTHERS = 64,
-        CONNECTIONS_MIN = 4
-    }; /* the daemon's own files, and a burst that waits for the guard */
+    /* OTHERS: the daemon's own files, and a burst that waits for the guard. */
+    enum { OTHERS = 64, CONNECTIONS_MIN = 4, FILES_MIN = 32 };
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
+        return OCTET_OK;
     if (limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &limit);
@@ -55,11 +57,16 @@ static void fit_connections(struct config *config)
     most = (most - OTHERS) / 2;
     if (most < CONNECTIONS_MIN)
         most = CONNECTIONS_MIN;
+    if (limit.rlim_cur < FILES_MIN)
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                          "the process may open %lld files, needs %d or more (ulimit -n)",
+                          (long long)limit.rlim_cur, FILES_MIN);
     if (config->limits.connections <= most)
-        return;
+        return OCTET_OK;
     log_event(LOG_LEVEL_WARNING, "fewer connections than asked for: the process may open few files",
               log_number("limits.connections", most), log_number("files", (int64_t)limit.rlim_cur));
     config->limits.connections = most;
+    return OCTET_OK;
 }
 
 static int serve(struct config *config, const struct octet_method *methods, size_t count)
@@ -68,8 +75,8 @@ static int serve(struct config *config, const struct octet_method *methods, size
 
     set_log_level(config);
     log_take_grpc();
-    fit_connections(config);
-    if (loop_run(config, methods, count, &error) != OCTET_OK)
+    if (fit_connections(config, &error) != OCTET_OK ||
+        loop_run(config, methods, count, &error) != OCTET_OK)
         return fail(&error, EXIT_FAILURE);
     return EXIT_SUCCESS;
 }
@@ -83,6 +90,29 @@ static int ask_health(const struct config *config)
     if (probe_health(config, &error) != OCTET_OK)
         return fail(&error, EXIT_FAILURE);
     puts("SERVING");
+    return EXIT_SUCCESS;
+}
+
+/* All that the start would refuse but for the port: files of certificates and tokens are read. */
+static int check_files(const struct config *config)
+{
+    struct octet_error error;
+    grpc_server_credentials *credentials = NULL;
+    struct tokens *tokens = NULL;
+
+    log_take_grpc();
+    log_set_level(LOG_LEVEL_ERROR);
+    grpc_init();
+    enum octet_status status = credentials_create(config, &credentials, &error);
+    if (status == OCTET_OK)
+        status = tokens_read(config, &tokens, &error);
+    if (credentials)
+        grpc_server_credentials_release(credentials);
+    tokens_free(tokens);
+    grpc_shutdown_blocking();
+    if (status != OCTET_OK)
+        return fail(&error, EXIT_USAGE);
+    puts("the settings are valid");
     return EXIT_SUCCESS;
 }
 
@@ -113,10 +143,8 @@ int octetd_main(int argc, char **argv, const struct octet_method *methods, size_
     config.insecure |= config.action == CONFIG_HEALTH;
     if (config_check(&config, &error) != OCTET_OK)
         return fail(&error, EXIT_USAGE);
-    if (config.action == CONFIG_CHECK) {
-        puts("the settings are valid");
-        return EXIT_SUCCESS;
-    }
+    if (config.action == CONFIG_CHECK)
+        return check_files(&config);
     return config.action == CONFIG_HEALTH ? ask_health(&config)
                                           : serve(&config, methods, method_count);
 }

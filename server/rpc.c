@@ -34,7 +34,7 @@ struct rpc {
     struct inbox *inbox;
     uv_thread_t thread;
     struct event *closed; /* rpc_close's; read by the thread after the queue's end */
-    bool has_thread;
+    bool has_started, has_thread;
 };
 
 static void queue_main(void *argument)
@@ -132,7 +132,7 @@ enum octet_status rpc_listen(struct rpc *rpc, const struct config *config, int *
     if (failure != 0)
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "no thread could be started: %s",
                           uv_strerror(failure));
-    rpc->has_thread = true;
+    rpc->has_started = rpc->has_thread = true;
     return OCTET_OK;
 }
 
@@ -184,13 +184,20 @@ static void shut_down_unstarted(struct rpc *rpc)
         ;
 }
 
+void rpc_join(struct rpc *rpc)
+{
+    if (rpc && rpc->has_thread)
+        uv_thread_join(&rpc->thread);
+    if (rpc)
+        rpc->has_thread = false;
+}
+
 void rpc_destroy(struct rpc *rpc)
 {
     if (!rpc)
         return;
-    if (rpc->has_thread)
-        uv_thread_join(&rpc->thread);
-    else
+    rpc_join(rpc);
+    if (!rpc->has_started)
         shut_down_unstarted(rpc);
     grpc_server_destroy(rpc->server);
     grpc_completion_queue_destroy(rpc->queue);

@@ -34,6 +34,8 @@ void rpc_shutdown(struct rpc *rpc, struct event *event);
 void rpc_cancel_calls(struct rpc *rpc);
 /* After rpc_shutdown's event: the event comes after all others, as the queue's last. */
 void rpc_close(struct rpc *rpc, struct event *event);
+void rpc_join(
+    struct rpc *rpc); /* after rpc_close's event: its thread is at its end. NULL is fine */
 void rpc_destroy(
     struct rpc *rpc); /* after rpc_close's event, or instead of rpc_listen; NULL is fine */
 

@@ -29,8 +29,10 @@ void signals_install(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+    sigaction(SIGHUP, &action, NULL); /* its terminal went: there is nothing to read again */
     action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL); /* a write then fails, and is reported */
 }
 
 void signals_watch(uv_async_t *wake)

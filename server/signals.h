@@ -1,5 +1,5 @@
-/* SIGTERM and SIGINT. The first asks for a drain, the second ends the process at once with 128 +
- * its number.
+/* SIGTERM, SIGINT and SIGHUP. The first asks for a drain, the second ends the process at once with
+ * 128 + its number.
  *
  * Decision: plain handlers, installed before anything else is done, so that a signal during
  * start-up is neither lost nor deadly, and a second one works even when the loop hangs. */

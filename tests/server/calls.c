@@ -200,6 +200,19 @@ START_TEST(too_much_metadata_hurts_only_its_connection)
 }
 END_TEST
 
+/* Long enough that the loop's timer comes in between: it must not take a call that has just begun
+ * for one whose request is late. */
+START_TEST(thousands_of_calls_in_a_row_succeed)
+{
+    for (long long end = now_ms() + 2000; now_ms() < end;) {
+        struct reply reply;
+        client_call(client, INFO, "", 0, 20000, &reply);
+        ck_assert_msg(reply.status == 0, "status %d: %s", reply.status, reply.text);
+        reply_free(&reply);
+    }
+}
+END_TEST
+
 /* Each allocation of a request fails once: the answer says so, and the daemon lives. */
 START_TEST(every_allocation_may_fail)
 {
@@ -243,6 +256,7 @@ TCase *calls_tests(void)
     tcase_add_test(tests, requests_may_have_the_limit_and_no_byte_more);
     tcase_add_test(tests, a_much_too_large_request_is_stopped_on_the_way);
     tcase_add_test(tests, too_much_metadata_hurts_only_its_connection);
+    tcase_add_test(tests, thousands_of_calls_in_a_row_succeed);
     tcase_add_test(tests, every_allocation_may_fail);
     return tests;
 }

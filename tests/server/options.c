@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#define TLS_DIR OCTET_SOURCE_DIR "/tests/server/tls"
+
 static char output[65536];
 
 /* Runs octetd with the words; its output, both streams, is in `output`. Returns the exit status. */
@@ -81,12 +83,19 @@ START_TEST(an_exposed_address_needs_protection)
     EXPECT(2, run("--check-config --listen host.example:50051"), "--insecure");
     EXPECT(0, run("--check-config --listen 0.0.0.0:50051 --insecure"), "valid");
     EXPECT(2, check_file("listen: 0.0.0.0:1\ntls: {certificate: /a, key: /b}\n"), "--insecure");
-    EXPECT(0, check_file("listen: 0.0.0.0:1\ntls: {certificate: /a, key: /b, client_ca: /c}\n"),
-           "valid");
+    EXPECT(2, check_file("listen: 0.0.0.0:1\ntls: {certificate: /a, key: /b, client_ca: /c}\n"),
+           "'/a' cannot be read");
     EXPECT(
-        0,
+        2,
         check_file("listen: 0.0.0.0:1\ntls: {certificate: /a, key: /b}\nauth: {token_file: /t}\n"),
-        "valid");
+        "'/a' cannot be read");
+    EXPECT(0,
+           check_file("listen: 0.0.0.0:1\ntls:\n  certificate: " TLS_DIR
+                      "/server.pem\n  key: " TLS_DIR "/server.key\n  client_ca: " TLS_DIR
+                      "/ca.pem\n"),
+           "valid");
+    EXPECT(2, check_file("tls: {certificate: /etc/passwd, key: /etc/passwd}\n"), "tls.certificate");
+    EXPECT(2, check_file("auth: {token_file: /dev/null}\n"), "auth.token_file");
     EXPECT(2, check_file("listen: 0.0.0.0:1\nauth: {token_file: /t}\n"), "--insecure");
     EXPECT(2, check_file("tls: {certificate: /a}\n"), "tls.key");
     EXPECT(2, check_file("tls: {client_ca: /a}\n"), "tls.certificate");
