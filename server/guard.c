@@ -16,11 +16,14 @@
 
 enum {
     BUCKETS = 1024,
-    BUSY_MS = 20,          /* between looks while somebody sends much */
-    QUIET_MS = 100,        /* and else */
+    BUSY_MS = 10,          /* between looks while somebody sends much */
+    QUIET_MS = 50,         /* and else */
     BUSY_BYTES = 64 << 10, /* in one look: much */
     WINDOW_BYTES = 64 << 10,
-    PATIENCE_BYTES = 64 << 20, /* may still come after the calls at fault were ended */
+    /* What may still come after a connection's calls were ended, until its client has heard of it;
+     * gRPC throws it away. A header that never ends would use up its time first. */
+    PATIENCE_BYTES = 256 << 20,
+    PATIENCE_MS = 1000,
     EXCESSES_MAX = 16,
 };
 
@@ -30,6 +33,8 @@ struct connection {
     int64_t claimed, expected; /* see guard.h; expected: largest requests on their way */
     int64_t received;          /* at the last look */
     uint64_t since_ns;
+    int64_t forgiven_from; /* received when its calls were ended */
+    uint64_t forgiven_until_ns;
     int strikes;   /* looks in a row at which it was over */
     uint32_t seen; /* the last look that saw it */
 };
@@ -269,22 +274,34 @@ static void cut(const struct guard *guard, int fd, const struct peer_key *key, c
 
 enum verdict { FINE, EXCESS, FLOOD };
 
+/* The client of calls that were just ended sends on until it hears of that. */
+static bool is_forgiven(const struct connection *c)
+{
+    return octet_now_ns() < c->forgiven_until_ns &&
+           c->received - c->forgiven_from <= PATIENCE_BYTES;
+}
+
 /* Two looks in a row must find it over: between them the loop has told of the calls that arrived.
  */
 static enum verdict judge(struct guard *guard, struct connection *c, const struct tcp_bytes *bytes)
 {
+    int64_t over = bytes->received - allowed(guard, c, bytes->sent);
+
     c->seen = guard->look;
     c->received = bytes->received;
-    if (guard->unclaimed_bytes == 0 || bytes->received <= allowed(guard, c, bytes->sent))
-        c->strikes = 0;
-    else
-        c->strikes++;
+    if (over > 0 && is_forgiven(c)) {
+        c->claimed += over;
+        over = 0;
+    }
+    c->strikes = guard->unclaimed_bytes > 0 && over > 0 ? c->strikes + 1 : 0;
     if (c->strikes < 2)
         return FINE;
     if (c->expected == 0 || guard->excess_count == EXCESSES_MAX)
         return FLOOD;
     c->strikes = 0;
-    c->claimed += PATIENCE_BYTES;
+    c->claimed += over;
+    c->forgiven_from = c->received;
+    c->forgiven_until_ns = octet_now_ns() + PATIENCE_MS * 1000000u;
     guard->excesses[guard->excess_count++] = c->key;
     return EXCESS;
 }

@@ -1,16 +1,17 @@
-/* Guard: watches how much each TCP connection sends, and ends those that send what no call accounts
- * for.
+/* Guard: watches how much each TCP connection sends, and ends those that send what no call
+ * accounts for.
  *
  * For: two faults of gRPC 1.51 that no setting of it covers. A header that never ends is parsed
  * again from its beginning with each CONTINUATION frame, whatever the metadata limit says
  * (CVE-2023-33953: 40 MB in 40 s, all of it CPU); and a message is held whole before its size is
  * looked at. It also keeps the number of connections below the number of descriptors, since gRPC
- * stops listening for good when they run out. Not for: hostile networks. It looks some 10 to 50
- * times a second, so a flood costs a few MB and tens of milliseconds before it is cut. HAProxy in
- * front is the answer there. Unix sockets are not watched. Decision: the kernel counts a
- * connection's bytes (TCP_INFO), and calls tell what they account for; the sockets are found in
- * /proc/self/fd, because gRPC does not hand them out. Its own thread, so that the loop does not
- * wait for system calls.
+ * stops listening for good when they run out.
+ * Not for: hostile networks. It looks some 20 to 100 times a second, so a flood costs a few MB and
+ * tens of milliseconds before it is cut. HAProxy in front is the answer there. Unix sockets are
+ * not watched.
+ * Decision: the kernel counts a connection's bytes (TCP_INFO), and calls tell what they account
+ * for; the sockets are found in /proc/self/fd, because gRPC does not hand them out. Its own
+ * thread, so that the loop does not wait for system calls.
  *
  * Account of a connection, in bytes: allowed = limits.unclaimed_bytes + for each call its metadata
  * and one flow-control window + 1.25 x each request received + 1.25 x the largest request for each

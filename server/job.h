@@ -1,13 +1,13 @@
 /* Job: one request message on its way through a lane.
  *
- * For: what the loop, the scheduler and a lane hand to each other. One owner at a time:
- * loop -> scheduler -> lane -> loop; whoever gives the pointer away does not look back. The one
- * exception is cancel.cancelled, which the loop may set at any time. Not for: the call (call.h); a
- * lane never touches it.
+ * For: what the loop, the scheduler and a lane hand to each other. One owner at a time: loop ->
+ * scheduler -> lane -> loop; whoever gives the pointer away does not look back. The one exception
+ * is cancel.cancelled, which the loop may set at any time.
+ * Not for: the call (call.h); a lane never touches it.
  *
  * Life: made when a message has arrived; freed by the loop after `done` was delivered. The arena
- * exists only while a lane runs the job: decoded request, working memory and reply message live and
- * die in it, and only the reply's bytes leave it. */
+ * exists only while a lane runs the job: decoded request, working memory and reply message live
+ * and die in it, and only the reply's bytes leave it. */
 #ifndef OCTET_SERVER_JOB_H
 #define OCTET_SERVER_JOB_H
 

@@ -2,8 +2,8 @@
  *
  * For: calls, admission, timers, signals, the start and the end. It moves pointers: it never
  * decodes, parses, computes or waits, so a call's way through it takes microseconds whatever the
- * call is about. Not for: gRPC's queue (rpc.h), when jobs run (scheduler.h), how the end goes
- * (drain.h). */
+ * call is about.
+ * Not for: gRPC's queue (rpc.h), when jobs run (scheduler.h), how the end goes (drain.h). */
 #ifndef OCTET_SERVER_LOOP_H
 #define OCTET_SERVER_LOOP_H
 

@@ -1,9 +1,11 @@
 /* Scheduler: when a job runs.
  *
  * For: admission, the bounded queue, fairness between clients, and the checks before a lane is
- * given. Not for: what a job does. Decision: one queue a client (a gRPC connection), served in
- * turn, so that a client with two hundred calls delays another one's single call by one call a
- * round and not by two hundred. Within a client, in order of arrival.
+ * given.
+ * Not for: what a job does.
+ * Decision: one queue a client (a gRPC connection), served in turn, so that a client with two
+ * hundred calls delays another one's single call by one call a round and not by two hundred.
+ * Within a client, in order of arrival.
  *
  * All functions run on the loop's thread. A place is held from admission (the request is still on
  * its way) until a lane takes the job or the place is given back. */

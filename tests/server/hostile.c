@@ -79,6 +79,35 @@ START_TEST(an_endless_header_is_cut_early)
 }
 END_TEST
 
+/* With a call open whose request is on its way, more is allowed; not much more. */
+START_TEST(an_endless_header_beside_an_open_call_is_cut_too)
+{
+    static uint8_t block[16384];
+    static const uint8_t start[] = {0x00, 0x01, 'a', 0x7f, 0xff, 0xff, 0xff, 0x7f};
+    enum { LONGEST = 128 << 20 };
+    struct daemon d;
+    size_t sent = 0;
+
+    start_daemon(&d, octetd_path, NULL);
+    long cpu = daemon_cpu_ms(&d);
+    int fd = http2_connect(d.address);
+    memset(block, 'x', sizeof block);
+    ck_assert(http2_preface(fd));
+    ck_assert(http2_call(fd, INFO));
+    ck_assert(http2_frame(fd, FRAME_DATA, 0, 1, "\0\0\0\0\xc8", 5));
+    pause_ms(100);
+    ck_assert(http2_frame(fd, FRAME_HEADERS, 0, 3, start, sizeof start));
+    while (sent < LONGEST && http2_frame(fd, FRAME_CONTINUATION, 0, 3, block, sizeof block))
+        sent += sizeof block;
+    ck_assert_msg(sent < LONGEST, "%zu bytes were taken", sent);
+    close(fd);
+    cpu = daemon_cpu_ms(&d) - cpu;
+    ck_assert_msg(WITH_SANITIZER || cpu < 5000, "it cost %ld ms of CPU", cpu);
+    expect_service(&d);
+    stop_daemon(&d);
+}
+END_TEST
+
 /* One byte of header a time stays below every limit on frames; the account of the connection still
  * grows. */
 START_TEST(a_header_in_tiny_frames_is_cut_too)
@@ -281,6 +310,7 @@ TCase *hostile_tests(void)
     tcase_set_timeout(tests, 240);
     tcase_add_test(tests, rubbish_and_http_1_are_turned_away);
     tcase_add_test(tests, an_endless_header_is_cut_early);
+    tcase_add_test(tests, an_endless_header_beside_an_open_call_is_cut_too);
     tcase_add_test(tests, a_header_in_tiny_frames_is_cut_too);
     tcase_add_test(tests, a_dripping_client_loses_its_place);
     tcase_add_test(tests, a_client_killed_in_its_call_frees_the_lane);
