@@ -1,10 +1,12 @@
 /* See loop.h. */
 #include "loop.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "credentials.h"
@@ -233,6 +235,8 @@ static enum octet_status serve(struct loop *loop, struct octet_error *err)
         status = guard_start(loop->config, port, &loop->inbox, on_excess, loop, &loop->guard, err);
     if (status == OCTET_OK)
         status = write_port_file(loop->config, port, err);
+    if (status == OCTET_OK)
+        status = rpc_serve(loop->rpc, err);
     if (status != OCTET_OK)
         return status;
     loop_accept(loop);

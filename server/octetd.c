@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
 
+#include "accept.h"
 #include "command_line.h"
 #include "credentials.h"
 #include "log.h"
@@ -39,32 +39,15 @@ static void set_log_level(const struct config *config)
             log_set_level((enum log_level)i);
 }
 
-/* When no descriptor is left, gRPC 1.51 gives up listening for good (tcp_server_posix.cc, on_read).
- * So the process takes what it may have, and connections stay below that. */
 static enum octet_status fit_connections(struct config *config, struct octet_error *err)
 {
-    /* OTHERS: the daemon's own files, and a burst that waits for the guard. */
-    enum { OTHERS = 64, CONNECTIONS_MIN = 4, FILES_MIN = 32 };
-    struct rlimit limit;
+    int most;
+    enum octet_status status = accept_init(&most, err);
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return OCTET_OK;
-    if (limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-    int64_t most = limit.rlim_cur > INT32_MAX ? INT32_MAX : (int64_t)limit.rlim_cur;
-    most = (most - OTHERS) / 2;
-    if (most < CONNECTIONS_MIN)
-        most = CONNECTIONS_MIN;
-    if (limit.rlim_cur < FILES_MIN)
-        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
-                          "the process may open %lld files, needs %d or more (ulimit -n)",
-                          (long long)limit.rlim_cur, FILES_MIN);
-    if (config->limits.connections <= most)
-        return OCTET_OK;
+    if (status != OCTET_OK || config->limits.connections <= most)
+        return status;
     log_event(LOG_LEVEL_WARNING, "fewer connections than asked for: the process may open few files",
-              log_number("limits.connections", most), log_number("files", (int64_t)limit.rlim_cur));
+              log_number("limits.connections", most));
     config->limits.connections = most;
     return OCTET_OK;
 }

@@ -127,6 +127,11 @@ enum octet_status rpc_listen(struct rpc *rpc, const struct config *config, int *
         return octet_fail(err, OCTET_UNAVAILABLE, "listen",
                           "cannot listen on %s%s; gRPC's reason is in the log", target,
                           config_has_tls(config) ? " (or the TLS files do not fit together)" : "");
+    return OCTET_OK;
+}
+
+enum octet_status rpc_serve(struct rpc *rpc, struct octet_error *err)
+{
     grpc_server_start(rpc->server);
     int failure = uv_thread_create(&rpc->thread, queue_main, rpc);
     if (failure != 0)

@@ -19,9 +19,11 @@ struct rpc;
 
 enum octet_status rpc_create(const struct config *config, struct inbox *inbox, struct rpc **out,
                              struct octet_error *err) OCTET_MUST_CHECK;
-/* Binds the config's address and starts serving; *port is the bound one (1 for unix sockets). */
+/* Binds the config's address; *port is the bound one (1 for unix sockets). */
 enum octet_status rpc_listen(struct rpc *rpc, const struct config *config, int *port,
                              struct octet_error *err) OCTET_MUST_CHECK;
+/* Last step of the start: from here on, only rpc_shutdown and rpc_close lead to rpc_destroy. */
+enum octet_status rpc_serve(struct rpc *rpc, struct octet_error *err) OCTET_MUST_CHECK;
 
 /* Asks for the next call. The event's ok is false when there will be none. */
 void rpc_request_call(struct rpc *rpc, grpc_call **call, grpc_call_details *details,
@@ -34,9 +36,9 @@ void rpc_shutdown(struct rpc *rpc, struct event *event);
 void rpc_cancel_calls(struct rpc *rpc);
 /* After rpc_shutdown's event: the event comes after all others, as the queue's last. */
 void rpc_close(struct rpc *rpc, struct event *event);
-void rpc_join(
-    struct rpc *rpc); /* after rpc_close's event: its thread is at its end. NULL is fine */
-void rpc_destroy(
-    struct rpc *rpc); /* after rpc_close's event, or instead of rpc_listen; NULL is fine */
+/* After rpc_close's event: its thread is at its end. NULL is fine. */
+void rpc_join(struct rpc *rpc);
+/* After rpc_close's event, or where rpc_serve was not reached or failed. NULL is fine. */
+void rpc_destroy(struct rpc *rpc);
 
 #endif

@@ -27,6 +27,7 @@ static void catch_interrupt(void)
 
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a write then fails, and is reported */
 }
 
 /* A descriptor 0, 1 or 2 that is closed would be given to the next file that is opened, and output

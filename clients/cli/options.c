@@ -250,6 +250,8 @@ static enum octet_status parse_option(struct parser *p, const char *word)
             return usage(p, "option --%s needs a value: %s", option->name, option->value);
         value = p->argv[p->next++];
     }
+    if (value && !*value)
+        return usage(p, "option --%s: its value is empty", option->name);
     if (option->group) {
         const struct option **given = &p->groups[option->group];
         if (*given && *given != option)

@@ -68,11 +68,12 @@ static bool add_override(struct overrides *to, char *key, const char *value)
     return key && entry->value;
 }
 
-static bool add_environment(struct overrides *to)
+/* named: a MODEL was given, which M_MODEL_NAME must not replace. */
+static bool add_environment(struct overrides *to, bool named)
 {
     for (char **variable = environ; *variable; variable++) {
         size_t length = variable_key(*variable);
-        if (!length)
+        if (!length || (named && strncmp(*variable, "M_MODEL_NAME=", 13) == 0))
             continue;
         char *key = octet_arena_copy(to->arena, *variable + 2, length);
         for (char *c = key; c && *c; c++)
@@ -92,6 +93,19 @@ static bool add_list(struct overrides *to, const struct text_list *list)
             return false;
     }
     return true;
+}
+
+/* MODEL and M_MODEL_NAME that name two models: MaxText refuses a key that is given twice. */
+static enum octet_status check_one_model(const struct arguments *a, struct octet_error *err)
+{
+    const char *variable = getenv("M_MODEL_NAME");
+
+    if (!a->model || !variable || strcmp(variable, a->model) == 0)
+        return OCTET_OK;
+    return octet_fail(
+        err, OCTET_INVALID_ARGUMENT, NULL,
+        "the environment variable 'M_MODEL_NAME' names '%s', MODEL is '%s'; unset one", variable,
+        a->model);
 }
 
 static size_t count_environment(void)
@@ -117,10 +131,14 @@ enum octet_status request_model(struct session *session, bool against, Octet__V1
     if (!model || !oct_wire_new_list(arena, &octet__v1__model_config__overrides_entry__descriptor,
                                      most, &list))
         return octet_arena_exhausted(arena, err);
+    enum octet_status status = check_one_model(a, err);
+    if (status != OCTET_OK)
+        return status;
     overrides.items = (Octet__V1__ModelConfig__OverridesEntry **)list;
     /* Later wins: the environment is below the arguments, and --against above both. */
     model->name = oct_wire_text(arena, name);
-    if (!model->name || !add_environment(&overrides) || !add_list(&overrides, &a->overrides) ||
+    if (!model->name || !add_environment(&overrides, name != NULL) ||
+        !add_list(&overrides, &a->overrides) ||
         (against && !add_list(&overrides, &a->against_overrides)))
         return octet_arena_exhausted(arena, err);
     model->overrides = overrides.items;

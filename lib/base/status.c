@@ -51,5 +51,9 @@ const char *octet_error_message(const struct octet_error *err, char *buffer, siz
         snprintf(buffer, size, "field '%s': %s", err->field, err->text);
     else
         snprintf(buffer, size, "%s", err->text);
+    /* What a user wrote may stand in it, and must not move a terminal's cursor or begin a line. */
+    for (char *c = buffer; size && *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
     return buffer;
 }

@@ -218,6 +218,9 @@ static bool entry_key(const struct record *entry, char *key, size_t size)
             return false;
         memcpy(key, r.data, r.length);
         key[r.length] = '\0';
+        for (char *byte = key; *byte; byte++)
+            if ((unsigned char)*byte < 0x20 || *byte == 0x7f)
+                *byte = '?';
         return true;
     }
     return false;

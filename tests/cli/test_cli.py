@@ -225,6 +225,10 @@ class WrongUse(unittest.TestCase):
         self.check(["trace", "deepseek3-tinny"], "'deepseek3-tinny'", "'deepseek3-tiny'")
         self.check(["trace", *TINY, "scan_layer=1"], "setting 'scan_layer'", "'scan_layers'")
         self.check(["trace", *TINY], "environment variable 'M_SCAN_LAYER'", env={"M_SCAN_LAYER": "1"})
+        self.check(["trace", *TINY], "'M_MODEL_NAME' names 'gemma-2b', MODEL is 'deepseek3-tiny'",
+                   env={"M_MODEL_NAME": "gemma-2b"})
+        self.check(["trace", *TINY, "--against", ""], "an operand is empty")
+        self.check(["trace", *TINY, "--server", ""], "option --server: its value is empty")
         self.check(["trace", *TINY, "--against", "scan_layer=1"],
                    "option --against: setting 'scan_layer'")
         self.check(["trace", "deepseek3-tiny", "quantize_mtp=true"], "quantize_mtp", "mtp_num_layers")

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define TLS_DIR OCTET_SOURCE_DIR "/tests/server/tls"
@@ -193,6 +194,18 @@ START_TEST(the_port_file_holds_the_bound_port)
 }
 END_TEST
 
+/* A start without the file would leave its reader waiting; a device must not be replaced by it. */
+START_TEST(a_port_file_that_cannot_be_written_ends_the_start)
+{
+    struct stat device;
+
+    EXPECT(1, run("--listen 127.0.0.1:0 --port-file /dev/full"), "is not a regular file");
+    ck_assert_int_eq(stat("/dev/full", &device), 0);
+    ck_assert(S_ISCHR(device.st_mode));
+    EXPECT(1, run("--listen 127.0.0.1:0 --port-file /nowhere/port"), "cannot be written");
+}
+END_TEST
+
 TCase *options_tests(void)
 {
     TCase *tests = tcase_create("options");
@@ -207,5 +220,6 @@ TCase *options_tests(void)
     tcase_add_test(tests, help_and_version);
     tcase_add_test(tests, health_asks_a_running_daemon);
     tcase_add_test(tests, the_port_file_holds_the_bound_port);
+    tcase_add_test(tests, a_port_file_that_cannot_be_written_ends_the_start);
     return tests;
 }

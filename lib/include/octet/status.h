@@ -70,7 +70,8 @@ OCTET_API enum octet_status octet_fail(struct octet_error *err, enum octet_statu
  * dot. Used on the way up, by whoever knows the field's name. Returns err->status. */
 OCTET_API enum octet_status octet_error_within(struct octet_error *err, const char *outer);
 
-/* The one sentence users see: "field 'rhs.shape': [4, 8] ..." or just the text. Returns buffer. */
+/* The one sentence users see: "field 'rhs.shape': [4, 8] ..." or just the text, control characters
+ * as '?'. Returns buffer. */
 OCTET_API const char *octet_error_message(const struct octet_error *err, char *buffer, size_t size);
 
 #endif

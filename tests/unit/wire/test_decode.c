@@ -179,6 +179,9 @@ START_TEST(names_the_field_at_fault)
         CASE("\x0a\x0c\x1a\x0a\x0a\x05"
              "dtype\x12\x01\0",
              "model.overrides[dtype]"),
+        CASE("\x0a\x0a\x1a\x08\x0a\x03"
+             "a\nb\x12\x01\0",
+             "model.overrides[a?b]"),
         CASE("\x0a\x02\x18\x01", "model.overrides[0]"), /* no message at all */
         CASE("\x0a\x05\x1a\x03\x0a\x01\0", "model.overrides[0].key"),
         /* sparsity.n with the wrong wire type */
