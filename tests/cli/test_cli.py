@@ -494,8 +494,7 @@ class Verify(unittest.TestCase):
                                    env=support.environment())
         process.stdin.write(self.lines[0] + "\n")
         process.stdin.flush()
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
+        interrupt(process)
         self.assertEqual(process.wait(15), 130)
         self.assertEqual(process.stderr.read(), "octet: interrupted\n")
         for stream in (process.stdin, process.stdout, process.stderr):
@@ -601,6 +600,18 @@ COMP_WORDS=(octet "$@"); COMP_CWORD=$#; _octet; echo "${COMPREPLY[@]}"
         self.assertEqual(complete("trace", "deepseek3-t"), ["deepseek3-test", "deepseek3-tiny"])
         self.assertEqual(complete("check", "--fo"), ["--forbid", "--format"])
         self.assertEqual(complete("inspect", "--fo"), [])
+
+
+def interrupt(process):
+    """SIGINT, once the program has its handler (and has had time to get to its wait)."""
+    for _ in range(600):
+        with open(f"/proc/{process.pid}/status") as status:
+            caught = int(re.search(r"^SigCgt:\s*([0-9a-f]+)", status.read(), re.M)[1], 16)
+        if caught >> (signal.SIGINT - 1) & 1:
+            break
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
 
 
 class Streams(unittest.TestCase):
@@ -722,8 +733,7 @@ class Remote(unittest.TestCase):
 
     def test_interrupt(self):
         process = self.hang("info")
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
+        interrupt(process)
         _, err = process.communicate(timeout=15)
         self.assertEqual((process.returncode, err), (130, "octet: interrupted\n"))
 

@@ -126,6 +126,7 @@ int main(int argc, char **argv)
     suite_add_tcase(suite, drain_tests());
     suite_add_tcase(suite, hostile_tests());
     SRunner *runner = srunner_create(suite);
+    srunner_set_fork_status(runner, CK_NOFORK); /* gRPC does not live on in a child */
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

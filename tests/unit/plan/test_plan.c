@@ -50,6 +50,24 @@ START_TEST(fused_attention_keeps_no_scores)
 }
 END_TEST
 
+/* A matmul's two gradients cost as much as itself, each; everything else is counted once more. */
+START_TEST(backward_costs_a_forward_and_the_matmuls_again)
+{
+    const int64_t tokens = 128, width = 4096, mlp = 11008, heads = 32, depth = 128, layers = 32;
+    const int64_t layer = 2 * tokens * (4 * width * width + 3 * width * mlp) +
+                          2 * (2 * heads * tokens * tokens * depth);
+    struct fixture f;
+
+    fixture_begin(&f);
+    octet_plan *plan = fixture_plan(&f, fixture_config(&f, "llama2-7b", SETTINGS(NULL)), NULL);
+    const struct octet_plan_totals *t = octet_plan_totals(plan);
+    ck_assert_int_eq(t->flops_backward - t->flops_forward,
+                     layers * layer + 2 * tokens * width * 32000);
+    octet_plan_unref(plan);
+    fixture_end(&f);
+}
+END_TEST
+
 START_TEST(lines_carry_shapes_counts_and_costs)
 {
     struct fixture f;
@@ -431,6 +449,7 @@ TCase *plan_tests(void)
 
     tcase_add_test(tests, lines_carry_shapes_counts_and_costs);
     tcase_add_test(tests, fused_attention_keeps_no_scores);
+    tcase_add_test(tests, backward_costs_a_forward_and_the_matmuls_again);
     tcase_add_test(tests, parameters_are_counted_once);
     tcase_add_test(tests, scanned_and_unrolled_models_cost_the_same);
     tcase_add_test(tests, the_first_matching_rule_wins_and_unused_ones_are_told);
