@@ -23,6 +23,8 @@ static void on_ending(struct event *event, bool ok);
 static void on_job_done(struct event *event, bool ok);
 static bool ending_can_wait(const struct event *event);
 static bool closing_can_wait(const struct event *event);
+static bool take_ticket(struct event *event);
+static void use_ticket(struct event *event);
 static void begin(struct call *call);
 static void receive(struct call *call);
 
@@ -34,6 +36,8 @@ bool call_accept(struct loop *loop)
         return false;
     call->loop = loop;
     call->arrival.deliver = on_arrival;
+    call->arrival.before = take_ticket;
+    call->arrival.after = use_ticket;
     call->closing.deliver = on_closing;
     call->receipt.deliver = on_receipt;
     call->sending.deliver = on_sending;
@@ -327,6 +331,22 @@ static void on_ending(struct event *event, bool ok)
 
 /* ---- Admission ---- */
 
+static const struct method *find_method(const struct call *call)
+{
+    return services_find(&call->loop->services,
+                         (const char *)GRPC_SLICE_START_PTR(call->details.method),
+                         GRPC_SLICE_LENGTH(call->details.method));
+}
+
+/* Asks gRPC for the request; on the loop, or with a ticket on the queue thread. */
+static void start_receipt(struct call *call)
+{
+    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
+
+    op.data.recv_message.recv_message = &call->received;
+    rpc_start(call->handle, &op, 1, &call->receipt);
+}
+
 static enum octet_status unknown_method(const struct call *call, struct octet_error *err)
 {
     int length = (int)GRPC_SLICE_LENGTH(call->details.method);
@@ -369,14 +389,68 @@ static enum octet_status admit(struct call *call, struct octet_error *err)
     return OCTET_OK;
 }
 
+/* Tickets are for compute calls of a server without tokens: for these the place is all that is
+ * judged. */
+enum { TICKETS = 4 };
+
+void call_give_tickets(struct loop *loop)
+{
+    struct scheduler *scheduler = &loop->schedulers[POOL_COMPUTE];
+    struct octet_error error;
+
+    if (loop->tokens || loop->drain.phase != DRAIN_SERVING || scheduler->places_max < 8 * TICKETS)
+        return;
+    /* Relaxed: a ticket carries nothing but itself. Only the loop adds, so it adds no more than
+     * TICKETS. */
+    while (atomic_load_explicit(&loop->tickets, memory_order_relaxed) < TICKETS &&
+           scheduler_admit(scheduler, &error) == OCTET_OK)
+        atomic_fetch_add_explicit(&loop->tickets, 1, memory_order_relaxed);
+}
+
+void call_withdraw_tickets(struct loop *loop)
+{
+    for (int n = atomic_exchange_explicit(&loop->tickets, 0, memory_order_relaxed); n > 0; n--)
+        scheduler_leave(&loop->schedulers[POOL_COMPUTE]);
+}
+
+/* On the queue thread. */
+static bool take_ticket(struct event *event)
+{
+    struct call *call = OWNER_OF(event, struct call, arrival);
+    struct loop *loop = call->loop;
+    const struct method *method = find_method(call);
+    int tickets = atomic_load_explicit(&loop->tickets, memory_order_relaxed);
+
+    if (!method || method->pool != POOL_COMPUTE || method->shape != CALL_UNARY)
+        return false;
+    while (tickets > 0 &&
+           !atomic_compare_exchange_weak_explicit(&loop->tickets, &tickets, tickets - 1,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+    call->has_ticket = tickets > 0;
+    return call->has_ticket;
+}
+
+/* On the queue thread, while the loop wakes. The call lives until the receipt has been delivered.
+ */
+static void use_ticket(struct event *event)
+{
+    struct call *call = OWNER_OF(event, struct call, arrival);
+
+    start_receipt(call);
+}
+
 /* Why the call is not taken; OCTET_OK when it is, with its place. */
 static enum octet_status judge(struct call *call, struct octet_error *err)
 {
     struct loop *loop = call->loop;
 
-    call->method =
-        services_find(&loop->services, (const char *)GRPC_SLICE_START_PTR(call->details.method),
-                      GRPC_SLICE_LENGTH(call->details.method));
+    call->method = find_method(call);
+    if (call->has_ticket) {
+        call->has_place = true;
+        call_give_tickets(loop);
+        return OCTET_OK;
+    }
     if (!call->method)
         return unknown_method(call, err);
     if (!may_call(call))
@@ -405,13 +479,14 @@ static void begin(struct call *call)
 
 static void receive(struct call *call)
 {
-    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
-
-    op.data.recv_message.recv_message = &call->received;
     call->is_receiving = call->is_expected = true;
     guard_expect(call->loop->guard, &call->peer_key, call->method->request_bytes_max);
     call->receiving_since_ns = octet_now_ns();
-    start(call, &op, 1, &call->receipt);
+    call->owed++;
+    if (call->has_ticket)
+        call->has_ticket = false; /* it is under way */
+    else
+        start_receipt(call);
 }
 
 bool call_is_late(const struct call *call, uint64_t now_ns, int64_t receive_ms)

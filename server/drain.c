@@ -75,6 +75,7 @@ void drain_begin(struct drain *drain)
     log_event(LOG_LEVEL_INFO, "draining", log_number("signal", signals_first()),
               log_number("calls", loop->open), log_number("delay_ms", loop->config->drain.delay_ms),
               log_number("grace_ms", loop->config->drain.grace_ms));
+    call_withdraw_tickets(loop);
     inbox_no_wait(&loop->inbox); /* the last call's end must not wait for anything */
     health_set(&loop->health, false);
     uv_timer_start(&drain->timer, on_delay_over, (uint64_t)loop->config->drain.delay_ms, 0);

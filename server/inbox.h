@@ -20,6 +20,10 @@
 struct event {
     void (*deliver)(struct event *event, bool ok); /* on the loop's thread */
     bool (*can_wait)(const struct event *event);   /* on the poster's; NULL: it cannot */
+    /* On gRPC's queue thread, for what need not wait for the loop; NULL: nothing. The first runs
+     * before the event is posted, and returns whether the second is to run after that. */
+    bool (*before)(struct event *event);
+    void (*after)(struct event *event);
     struct event *next;
     bool ok;
 };

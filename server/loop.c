@@ -61,6 +61,7 @@ static void on_sweep(uv_timer_t *timer)
             call_end(call, OCTET_DEADLINE_EXCEEDED, text);
     }
     loop_accept(loop);
+    call_give_tickets(loop);
 }
 
 /* A connection has sent more than the requests that are on their way may hold; which of them is too
@@ -239,6 +240,7 @@ static enum octet_status serve(struct loop *loop, struct octet_error *err)
         status = rpc_serve(loop->rpc, err);
     if (status != OCTET_OK)
         return status;
+    call_give_tickets(loop);
     loop_accept(loop);
     health_set(&loop->health, true);
     uv_timer_start(&loop->sweep, on_sweep, SWEEP_MS, SWEEP_MS);

@@ -36,10 +36,11 @@ struct loop {
     struct guard *guard; /* NULL: not started, or a unix socket */
     uv_timer_t sweep;    /* looks for late requests */
 
-    struct call calls; /* the ring's fixed point */
-    int64_t open;      /* calls in the ring */
-    int64_t streams;   /* of these, watches and dialogues */
-    int accepting;     /* calls that wait for an arrival */
+    struct call calls;   /* the ring's fixed point */
+    int64_t open;        /* calls in the ring */
+    int64_t streams;     /* of these, watches and dialogues */
+    _Atomic int tickets; /* places given out in advance; the loop adds, the queue thread takes */
+    int accepting;       /* calls that wait for an arrival */
     uint64_t id_seed, id_count;
     struct {
         int64_t calls, ok, failed, refused, cancelled;
