@@ -15,6 +15,8 @@
 #include "loop.h"
 #include "rpc.h"
 
+enum { ACCEPTS = 16 }; /* calls that may arrive before the loop comes to ask for more */
+
 static void on_arrival(struct event *event, bool ok);
 static void on_closing(struct event *event, bool ok);
 static void on_receipt(struct event *event, bool ok);
@@ -25,10 +27,11 @@ static bool ending_can_wait(const struct event *event);
 static bool closing_can_wait(const struct event *event);
 static bool take_ticket(struct event *event);
 static void use_ticket(struct event *event);
+static void tell(struct watcher *watcher);
 static void begin(struct call *call);
 static void receive(struct call *call);
 
-bool call_accept(struct loop *loop)
+static bool accept_one(struct loop *loop)
 {
     struct call *call = calloc(1, sizeof *call);
 
@@ -49,6 +52,12 @@ bool call_accept(struct loop *loop)
     loop->accepting++;
     rpc_request_call(loop->rpc, &call->handle, &call->details, &call->metadata, &call->arrival);
     return true;
+}
+
+void call_accept_all(struct loop *loop)
+{
+    while (loop->accepting < ACCEPTS && loop->phase != LOOP_CLOSING && accept_one(loop))
+        ;
 }
 
 static void destroy(struct call *call)
@@ -74,6 +83,33 @@ static void log_end(const struct call *call)
               log_number("us", (int64_t)((octet_now_ns() - call->arrived_ns) / 1000)));
 }
 
+static void join_list(struct call *call)
+{
+    struct loop *loop = call->loop;
+
+    call->next = loop->calls;
+    if (call->next)
+        call->next->previous = call;
+    loop->calls = call;
+    loop->open++;
+    loop->counts.calls++;
+}
+
+static void leave_list(struct call *call)
+{
+    struct loop *loop = call->loop;
+
+    if (call->previous)
+        call->previous->next = call->next;
+    else
+        loop->calls = call->next;
+    if (call->next)
+        call->next->previous = call->previous;
+    loop->open--;
+    loop->streams -= call->is_stream;
+    loop->on_call_freed(loop->drain);
+}
+
 /* Frees the call if nothing more will happen to it. */
 static void settle(struct call *call)
 {
@@ -86,7 +122,7 @@ static void settle(struct call *call)
         call->loop->counts.ok++;
     else
         call->loop->counts.failed++;
-    loop_call_freed(call->loop, call);
+    leave_list(call);
     destroy(call);
 }
 
@@ -117,8 +153,8 @@ static void on_arrival(struct event *event, bool ok)
     }
     begin(call);
     /* A supply for bursts; it is filled up when there is time, see on_ending. */
-    if (loop->accepting < LOOP_ACCEPTS / 2)
-        loop_accept(loop);
+    if (loop->accepting < ACCEPTS / 2)
+        call_accept_all(loop);
 }
 
 /* ---- What came with the call ---- */
@@ -325,7 +361,7 @@ static void on_ending(struct event *event, bool ok)
     struct call *call = OWNER_OF(event, struct call, ending);
 
     (void)ok; /* false: the client did not wait for the status, which is its right */
-    loop_accept(call->loop);
+    call_accept_all(call->loop);
     settle_one(call);
 }
 
@@ -398,7 +434,7 @@ void call_give_tickets(struct loop *loop)
     struct scheduler *scheduler = &loop->schedulers[POOL_COMPUTE];
     struct octet_error error;
 
-    if (loop->tokens || loop->drain.phase != DRAIN_SERVING || scheduler->places_max < 8 * TICKETS)
+    if (loop->tokens || loop->phase != LOOP_SERVING || scheduler->places_max < 8 * TICKETS)
         return;
     /* Relaxed: a ticket carries nothing but itself. Only the loop adds, so it adds no more than
      * TICKETS. */
@@ -456,7 +492,7 @@ static enum octet_status judge(struct call *call, struct octet_error *err)
     if (!may_call(call))
         return octet_fail(err, OCTET_UNAUTHENTICATED, NULL,
                           "this server wants a token: metadata 'authorization: Bearer TOKEN'");
-    if (drain_refuses(&loop->drain, call->method))
+    if (loop->phase == LOOP_CLOSING || (loop->phase == LOOP_DRAINING && !call->method->is_public))
         return octet_fail(err, OCTET_UNAVAILABLE, NULL, "the server is shutting down");
     return admit(call, err);
 }
@@ -465,7 +501,7 @@ static void begin(struct call *call)
 {
     struct octet_error error;
 
-    loop_call_opened(call->loop, call);
+    join_list(call);
     read_arrival(call);
     if (judge(call, &error) == OCTET_OK) {
         receive(call);
@@ -576,8 +612,8 @@ static void take_result(struct call *call, struct job *job)
     if (job->status != OCTET_OK) {
         end_with(call, &job->error);
     } else if (call->method->shape == CALL_WATCH) {
-        health_watch(&call->loop->health, &call->watcher, (int)job->answer);
-        call_tell(call);
+        health_watch(&call->loop->health, &call->watcher, (int)job->answer, tell);
+        tell(&call->watcher);
     } else {
         set_outgoing(call, job->reply);
         if (call->method->shape == CALL_UNARY)
@@ -605,8 +641,10 @@ static void on_job_done(struct event *event, bool ok)
 
 /* ---- Streams ---- */
 
-void call_tell(struct call *call)
+/* The watcher's status may have changed: tell the client. */
+static void tell(struct watcher *watcher)
 {
+    struct call *call = OWNER_OF(watcher, struct call, watcher);
     enum serving now = health_status(&call->loop->health, call->watcher.service);
     char message[2] = {1 << 3, (char)now}; /* HealthCheckResponse: field 1, varint */
 
@@ -633,7 +671,7 @@ static void on_sending(struct event *event, bool ok)
     } else if (call->is_ending) {
         send_end(call);
     } else if (call->method->shape == CALL_WATCH) {
-        call_tell(call);
+        tell(&call->watcher);
     } else {
         receive(call);
     }

@@ -24,7 +24,7 @@ enum { REQUEST_ID_BYTES = 129, PEER_BYTES = 96, MESSAGE_BYTES = 1400 };
 
 struct call {
     struct loop *loop;
-    struct call *next, *previous; /* all open calls, the loop's list */
+    struct call *next, *previous; /* loop->calls */
     const struct method *method;  /* NULL: unknown, being refused */
     grpc_call *handle;
     grpc_call_details details;
@@ -66,12 +66,11 @@ struct call {
 void call_give_tickets(struct loop *loop);
 void call_withdraw_tickets(struct loop *loop);
 
-/* Waits for one more arrival. Returns false when there is no memory. */
-bool call_accept(struct loop *loop);
+/* Asks for as many calls as may arrive before the loop comes to ask again, unless the daemon ends.
+ */
+void call_accept_all(struct loop *loop);
 /* Ends a call that is open, if its end is not under way yet. */
 void call_end(struct call *call, enum octet_status status, const char *text);
-/* The watcher's status has changed: tell the client. */
-void call_tell(struct call *call);
 /* Its request did not arrive in time. */
 bool call_is_late(const struct call *call, uint64_t now_ns, int64_t receive_ms);
 

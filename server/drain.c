@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "call.h"
 #include "log.h"
 #include "loop.h"
 #include "rpc.h"
@@ -44,6 +45,17 @@ static void on_shut(struct event *event, bool ok)
     rpc_close(drain->loop->rpc, &drain->closed);
 }
 
+/* A call was freed: it may have been the last. */
+static void drain_check(struct drain *drain)
+{
+    if (drain->loop->open > 0)
+        return;
+    if (drain->phase == DRAIN_CLOSING)
+        uv_timer_start(&drain->timer, on_goodbye_over, GOODBYE_MS, 0);
+    else if (drain->phase == DRAIN_ENDED)
+        drain->on_ended(drain->loop);
+}
+
 static void on_closed(struct event *event, bool ok)
 {
     struct drain *drain = OWNER_OF(event, struct drain, closed);
@@ -53,9 +65,12 @@ static void on_closed(struct event *event, bool ok)
     drain_check(drain);
 }
 
-enum octet_status drain_init(struct drain *drain, struct loop *loop, struct octet_error *err)
+enum octet_status drain_init(struct drain *drain, struct loop *loop,
+                             void (*on_ended)(struct loop *loop), struct octet_error *err)
 {
-    *drain = (struct drain){.loop = loop, .phase = DRAIN_SERVING};
+    *drain = (struct drain){.loop = loop, .on_ended = on_ended, .phase = DRAIN_SERVING};
+    loop->drain = drain;
+    loop->on_call_freed = drain_check;
     drain->shut.deliver = on_shut;
     drain->closed.deliver = on_closed;
     uv_timer_init(&loop->uv, &drain->timer);
@@ -71,6 +86,7 @@ void drain_begin(struct drain *drain)
     struct loop *loop = drain->loop;
 
     drain->phase = DRAIN_DRAINING;
+    loop->phase = LOOP_DRAINING;
     drain->asked_ns = octet_now_ns();
     log_event(LOG_LEVEL_INFO, "draining", log_number("signal", signals_first()),
               log_number("calls", loop->open), log_number("delay_ms", loop->config->drain.delay_ms),
@@ -85,7 +101,7 @@ void drain_begin(struct drain *drain)
  * question. */
 static void end_streams(struct loop *loop)
 {
-    for (struct call *call = loop->calls.next, *next; call != &loop->calls; call = next) {
+    for (struct call *call = loop->calls, *next; call; call = next) {
         next = call->next;
         if (!call->method || call->method->shape == CALL_UNARY)
             continue;
@@ -103,6 +119,7 @@ static void on_delay_over(uv_timer_t *timer)
     uint64_t grace_ms = (uint64_t)drain->loop->config->drain.grace_ms;
 
     drain->phase = DRAIN_CLOSING;
+    drain->loop->phase = LOOP_CLOSING;
     end_streams(drain->loop);
     rpc_shutdown(drain->loop->rpc, &drain->shut);
     uv_timer_start(timer, on_grace_over, grace_ms > passed_ms ? grace_ms - passed_ms : 0, 0);
@@ -135,21 +152,6 @@ static void on_grace_over(uv_timer_t *timer)
         drain->phase = DRAIN_CANCELLING;
     rpc_cancel_calls(drain->loop->rpc);
     uv_timer_start(timer, on_lane_stubborn, STUBBORN_LANE_MS, 0);
-}
-
-bool drain_refuses(const struct drain *drain, const struct method *method)
-{
-    return drain->phase >= DRAIN_CLOSING || (drain->phase != DRAIN_SERVING && !method->is_public);
-}
-
-void drain_check(struct drain *drain)
-{
-    if (drain->loop->open > 0)
-        return;
-    if (drain->phase == DRAIN_CLOSING)
-        uv_timer_start(&drain->timer, on_goodbye_over, GOODBYE_MS, 0);
-    else if (drain->phase == DRAIN_ENDED)
-        loop_close(drain->loop);
 }
 
 void drain_close_handles(struct drain *drain)

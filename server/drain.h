@@ -1,7 +1,7 @@
 /* Drain: how the daemon ends.
  *
  *   SERVING --signal--> DRAINING --delay--> CLOSING --last call--> QUEUE --gRPC's last event-->
- * (loop_close)
+ * ended
  *                                              `--grace--> CANCELLING --'
  *
  * DRAINING: the port is open, health says NOT_SERVING, new calls get our own UNAVAILABLE. CLOSING:
@@ -14,7 +14,6 @@
 #include <uv.h>
 
 #include "inbox.h"
-#include "method.h"
 
 struct loop;
 
@@ -29,6 +28,7 @@ enum drain_phase {
 
 struct drain {
     struct loop *loop;
+    void (*on_ended)(struct loop *loop); /* the last call is freed and gRPC's thread is done */
     enum drain_phase phase;
     uint64_t asked_ns; /* when the signal was seen; the grace period starts then */
     uv_timer_t timer;  /* the end of the phase */
@@ -36,13 +36,11 @@ struct drain {
     struct event shut, closed;
 };
 
+/* Sets the loop's phase from then on, and hears of its calls' ends. */
 enum octet_status drain_init(struct drain *drain, struct loop *loop,
+                             void (*on_ended)(struct loop *loop),
                              struct octet_error *err) OCTET_MUST_CHECK;
 void drain_begin(struct drain *drain);
-/* Is a new call of this method to be refused? Health answers to the last. */
-bool drain_refuses(const struct drain *drain, const struct method *method);
-/* A call was freed: it may have been the last. */
-void drain_check(struct drain *drain);
 void drain_close_handles(struct drain *drain);
 
 #endif

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "call.h"
-
 void health_init(struct health *health)
 {
     atomic_init(&health->is_serving, false);
@@ -23,8 +21,10 @@ enum serving health_status(const struct health *health, int service)
     return atomic_load_explicit(&health->is_serving, memory_order_relaxed) ? SERVING : NOT_SERVING;
 }
 
-void health_watch(struct health *health, struct watcher *watcher, int service)
+void health_watch(struct health *health, struct watcher *watcher, int service,
+                  void (*tell)(struct watcher *watcher))
 {
+    watcher->tell = tell;
     watcher->service = service;
     watcher->told = 0;
     watcher->next = &health->watchers;
@@ -46,7 +46,7 @@ void health_set(struct health *health, bool is_serving)
 {
     atomic_store_explicit(&health->is_serving, is_serving, memory_order_relaxed);
     for (struct watcher *w = health->watchers.next, *next; w != &health->watchers; w = next) {
-        next = w->next; /* telling may end the call and take it out of the ring */
-        call_tell(OWNER_OF(w, struct call, watcher));
+        next = w->next; /* telling may take it out of the ring */
+        w->tell(w);
     }
 }

@@ -14,9 +14,10 @@ enum serving { SERVING = 1, NOT_SERVING = 2, SERVICE_UNKNOWN = 3 };
 
 /* Part of a call that watches. */
 struct watcher {
-    struct watcher *next, *previous; /* NULL: not watching */
-    int service;                     /* as health_service gives it */
-    enum serving told;               /* what the client heard last; 0: nothing yet */
+    void (*tell)(struct watcher *watcher); /* the state has changed; may end the watch */
+    struct watcher *next, *previous;       /* NULL: not watching */
+    int service;                           /* as health_service gives it */
+    enum serving told;                     /* what the client heard last; 0: nothing yet */
 };
 
 struct health {
@@ -32,7 +33,8 @@ enum serving health_status(const struct health *health, int service);
 
 /* On the loop. health_set tells every watcher. */
 void health_set(struct health *health, bool is_serving);
-void health_watch(struct health *health, struct watcher *watcher, int service);
+void health_watch(struct health *health, struct watcher *watcher, int service,
+                  void (*tell)(struct watcher *watcher));
 void health_unwatch(struct watcher *watcher); /* fine when it does not watch */
 
 #endif

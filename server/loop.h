@@ -1,17 +1,14 @@
-/* Loop: the thread that owns the daemon's state.
+/* Loop: what the thread that runs libuv's loop owns, for those who work on it: calls (call.h), the
+ * start (serve.h) and the end (drain.h).
  *
- * For: calls, admission, timers, signals, the start and the end. It moves pointers: it never
- * decodes, parses, computes or waits, so a call's way through it takes microseconds whatever the
- * call is about.
- * Not for: gRPC's queue (rpc.h), when jobs run (scheduler.h), how the end goes (drain.h). */
+ * Decision: they move pointers. Nothing on the loop decodes, parses, computes or waits, so a call's
+ * way through it takes microseconds whatever the call is about. */
 #ifndef OCTET_SERVER_LOOP_H
 #define OCTET_SERVER_LOOP_H
 
 #include <uv.h>
 
-#include "call.h"
 #include "config.h"
-#include "drain.h"
 #include "guard.h"
 #include "health.h"
 #include "inbox.h"
@@ -19,8 +16,16 @@
 #include "scheduler.h"
 #include "services/services.h"
 
+struct call;
+struct drain;
 struct rpc;
 struct tokens;
+
+enum loop_phase {
+    LOOP_SERVING,
+    LOOP_DRAINING, /* new calls are refused, but for public methods */
+    LOOP_CLOSING,  /* there are no new calls */
+};
 
 struct loop {
     uv_loop_t uv;
@@ -32,32 +37,21 @@ struct loop {
     struct job_settings job_settings;
     struct health health;
     struct tokens *tokens; /* NULL: none asked for */
-    struct drain drain;
-    struct guard *guard; /* NULL: not started, or a unix socket */
-    uv_timer_t sweep;    /* looks for late requests */
+    struct guard *guard;   /* NULL: not started, or a unix socket */
+    uv_timer_t sweep;      /* looks for late requests */
 
-    struct call calls;   /* the ring's fixed point */
-    int64_t open;        /* calls in the ring */
+    enum loop_phase phase;
+    struct call *calls;  /* the open ones, newest first */
+    int64_t open;        /* how many these are */
     int64_t streams;     /* of these, watches and dialogues */
     _Atomic int tickets; /* places given out in advance; the loop adds, the queue thread takes */
     int accepting;       /* calls that wait for an arrival */
+    void (*on_call_freed)(struct drain *drain); /* it may have been the last */
+    struct drain *drain;
     uint64_t id_seed, id_count;
     struct {
         int64_t calls, ok, failed, refused, cancelled;
     } counts;
 };
-
-/* Serves until the drain has ended. Returns OCTET_OK after a clean end. */
-enum octet_status loop_run(const struct config *config, const struct octet_method *methods,
-                           size_t method_count, struct octet_error *err) OCTET_MUST_CHECK;
-
-/* For call.c. */
-enum { LOOP_ACCEPTS = 16 }; /* calls that may arrive before the loop comes to ask for more */
-void loop_accept(struct loop *loop); /* fills the supply up, unless the daemon ends */
-void loop_call_opened(struct loop *loop, struct call *call);
-void loop_call_freed(struct loop *loop, struct call *call);
-
-/* For drain.c: the last call has ended and gRPC's thread is done; stops the loop. */
-void loop_close(struct loop *loop);
 
 #endif

@@ -12,10 +12,10 @@
 #include "command_line.h"
 #include "credentials.h"
 #include "log.h"
-#include "loop.h"
 #include "octet/context.h"
 #include "options.h"
 #include "probe.h"
+#include "serve.h"
 #include "signals.h"
 
 enum { EXIT_USAGE = 2 };
@@ -52,14 +52,14 @@ static enum octet_status fit_connections(struct config *config, struct octet_err
     return OCTET_OK;
 }
 
-static int serve(struct config *config, const struct octet_method *methods, size_t count)
+static int start(struct config *config, const struct octet_method *methods, size_t count)
 {
     struct octet_error error;
 
     set_log_level(config);
     log_take_grpc();
     if (fit_connections(config, &error) != OCTET_OK ||
-        loop_run(config, methods, count, &error) != OCTET_OK)
+        serve(config, methods, count, &error) != OCTET_OK)
         return fail(&error, EXIT_FAILURE);
     return EXIT_SUCCESS;
 }
@@ -129,5 +129,5 @@ int octetd_main(int argc, char **argv, const struct octet_method *methods, size_
     if (config.action == CONFIG_CHECK)
         return check_files(&config);
     return config.action == CONFIG_HEALTH ? ask_health(&config)
-                                          : serve(&config, methods, method_count);
+                                          : start(&config, methods, method_count);
 }

@@ -1,5 +1,5 @@
-/* See loop.h. */
-#include "loop.h"
+/* See serve.h. */
+#include "serve.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,39 +9,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "call.h"
 #include "credentials.h"
+#include "drain.h"
 #include "log.h"
+#include "loop.h"
 #include "octet/context.h"
 #include "rpc.h"
 #include "signals.h"
 #include "wire/methods.h"
 
 enum { SWEEP_MS = 500, CONTROL_LANES = 1 };
-
-void loop_call_opened(struct loop *loop, struct call *call)
-{
-    call->next = &loop->calls;
-    call->previous = loop->calls.previous;
-    call->previous->next = call;
-    call->next->previous = call;
-    loop->open++;
-    loop->counts.calls++;
-}
-
-void loop_call_freed(struct loop *loop, struct call *call)
-{
-    call->next->previous = call->previous;
-    call->previous->next = call->next;
-    loop->open--;
-    loop->streams -= call->is_stream;
-    drain_check(&loop->drain);
-}
-
-void loop_accept(struct loop *loop)
-{
-    while (loop->accepting < LOOP_ACCEPTS && loop->drain.phase < DRAIN_CLOSING && call_accept(loop))
-        ;
-}
 
 /* Tidies up, ends calls whose request does not arrive, and asks again for calls where memory was
  * short. */
@@ -55,12 +33,12 @@ static void on_sweep(uv_timer_t *timer)
     uint64_t now_ns = octet_now_ns(); /* after it: calls that it began began before now */
     snprintf(text, sizeof text, "the request did not arrive within limits.receive_ms, %lld ms",
              (long long)receive_ms);
-    for (struct call *call = loop->calls.next, *next; call != &loop->calls; call = next) {
+    for (struct call *call = loop->calls, *next; call; call = next) {
         next = call->next;
         if (call_is_late(call, now_ns, receive_ms))
             call_end(call, OCTET_DEADLINE_EXCEEDED, text);
     }
-    loop_accept(loop);
+    call_accept_all(loop);
     call_give_tickets(loop);
 }
 
@@ -71,7 +49,7 @@ static void on_excess(void *user, const struct peer_key *peer)
     struct loop *loop = user;
     char text[160];
 
-    for (struct call *call = loop->calls.next, *next; call != &loop->calls; call = next) {
+    for (struct call *call = loop->calls, *next; call; call = next) {
         next = call->next;
         if (!call->is_receiving || !peer_key_equal(&call->peer_key, peer))
             continue;
@@ -188,8 +166,23 @@ static enum octet_status start_schedulers(struct loop *loop, struct octet_error 
     return status;
 }
 
-/* The uv loop and the handles that stay until loop_close. */
-static enum octet_status open_handles(struct loop *loop, struct octet_error *err)
+/* What must have ended before the loop can. */
+static void close_all(struct loop *loop)
+{
+    /* Whoever posts must have ended before the inbox goes. None of these waits for more than a
+     * thread that is on its way out. */
+    guard_stop(loop->guard);
+    rpc_join(loop->rpc);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        scheduler_stop(&loop->schedulers[pool]);
+    inbox_close(&loop->inbox);
+    drain_close_handles(loop->drain);
+    uv_close((uv_handle_t *)&loop->sweep, NULL);
+}
+
+/* The uv loop and the handles that stay until close_all. */
+static enum octet_status open_handles(struct loop *loop, struct drain *drain,
+                                      struct octet_error *err)
 {
     int failure = uv_loop_init(&loop->uv);
 
@@ -199,7 +192,7 @@ static enum octet_status open_handles(struct loop *loop, struct octet_error *err
     enum octet_status status = inbox_init(&loop->inbox, &loop->uv, err);
     if (status != OCTET_OK)
         goto close_loop;
-    status = drain_init(&loop->drain, loop, err);
+    status = drain_init(drain, loop, close_all, err);
     if (status != OCTET_OK)
         goto close_inbox;
     uv_timer_init(&loop->uv, &loop->sweep);
@@ -214,20 +207,7 @@ close_loop:
     return status;
 }
 
-void loop_close(struct loop *loop)
-{
-    /* Whoever posts must have ended before the inbox goes. None of these waits for more than a
-     * thread that is on its way out. */
-    guard_stop(loop->guard);
-    rpc_join(loop->rpc);
-    for (int pool = 0; pool < POOL_COUNT; pool++)
-        scheduler_stop(&loop->schedulers[pool]);
-    inbox_close(&loop->inbox);
-    drain_close_handles(&loop->drain);
-    uv_close((uv_handle_t *)&loop->sweep, NULL);
-}
-
-static enum octet_status serve(struct loop *loop, struct octet_error *err)
+static enum octet_status run(struct loop *loop, struct octet_error *err)
 {
     int port;
     enum octet_status status = rpc_listen(loop->rpc, loop->config, &port, err);
@@ -241,11 +221,11 @@ static enum octet_status serve(struct loop *loop, struct octet_error *err)
     if (status != OCTET_OK)
         return status;
     call_give_tickets(loop);
-    loop_accept(loop);
+    call_accept_all(loop);
     health_set(&loop->health, true);
     uv_timer_start(&loop->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
     announce(loop, port);
-    signals_watch(&loop->drain.signalled);
+    signals_watch(&loop->drain->signalled);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     log_event(LOG_LEVEL_INFO, "stopped", log_number("calls", loop->counts.calls),
               log_number("ok", loop->counts.ok), log_number("failed", loop->counts.failed),
@@ -259,7 +239,6 @@ static void init(struct loop *loop, const struct config *config)
     const char *fail_alloc = getenv("OCTET_FAIL_ALLOC");
 
     *loop = (struct loop){.config = config};
-    loop->calls.next = loop->calls.previous = &loop->calls;
     health_init(&loop->health);
     if (getrandom(&loop->id_seed, sizeof loop->id_seed, GRND_NONBLOCK) != sizeof loop->id_seed)
         loop->id_seed = octet_now_ns() ^ (uint64_t)getpid() << 32;
@@ -270,17 +249,18 @@ static void init(struct loop *loop, const struct config *config)
     };
 }
 
-enum octet_status loop_run(const struct config *config, const struct octet_method *methods,
-                           size_t method_count, struct octet_error *err)
+enum octet_status serve(const struct config *config, const struct octet_method *methods,
+                        size_t method_count, struct octet_error *err)
 {
     struct loop loop;
+    struct drain drain;
     struct facts facts = {.told = {.lanes = 0}};
     octet_context *context = NULL;
     bool has_served = false;
 
     init(&loop, config);
     facts_init(&facts, config);
-    enum octet_status status = open_handles(&loop, err);
+    enum octet_status status = open_handles(&loop, &drain, err);
     if (status != OCTET_OK)
         return status;
     status = octet_context_create(NULL, &context, err);
@@ -295,11 +275,11 @@ enum octet_status loop_run(const struct config *config, const struct octet_metho
     if (status == OCTET_OK) {
         loop.job_settings.context = context;
         loop.job_settings.facts = &facts.told;
-        status = serve(&loop, err);
+        status = run(&loop, err);
         has_served = status == OCTET_OK;
     }
     if (!has_served) {
-        loop_close(&loop);
+        close_all(&loop);
         uv_run(&loop.uv, UV_RUN_DEFAULT);
     }
     rpc_destroy(loop.rpc);
