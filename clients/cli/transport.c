@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "facts.h"
@@ -106,26 +107,23 @@ static void name_client_option(struct octet_error *err)
             snprintf(err->field, sizeof err->field, "%s", names[i][1]);
 }
 
-static enum octet_status call_there(struct session *session, const struct octet_method *method,
-                                    const uint8_t *bytes, size_t size, ProtobufCMessage **response,
-                                    struct octet_error *err)
+static enum octet_status try_there(struct session *session, const struct client_library *library,
+                                   const struct octet_method *method, const uint8_t *bytes,
+                                   size_t size, ProtobufCMessage **response,
+                                   struct octet_error *err)
 {
-    struct client_library library = {0};
     struct octet_client_options how;
     struct octet_client_reply reply;
     octet_client *client;
-    enum octet_status status = load_library(&library, err);
 
-    if (status != OCTET_OK)
-        return status;
-    library.options(&how);
+    library->options(&how);
     how.target = session_server(session);
-    status = library.connect(&how, &client, err);
+    enum octet_status status = library->connect(&how, &client, err);
     if (status != OCTET_OK) {
         name_client_option(err);
         return status;
     }
-    status = library.call(client, method->name, bytes, size, session->cancel, &reply, err);
+    status = library->call(client, method->name, bytes, size, session->cancel, &reply, err);
     if (status == OCTET_OK)
         status = octet_wire_decode(method->response, session->arena, reply.data, reply.size,
                                    response, err);
@@ -134,9 +132,28 @@ static enum octet_status call_there(struct session *session, const struct octet_
         snprintf(err->text + used, sizeof err->text - used, "; try again in %lld ms",
                  (long long)reply.retry_after_ms);
     }
-    library.clear(&reply);
-    library.destroy(client);
+    library->clear(&reply);
+    library->destroy(client);
     return status;
+}
+
+/* Every method only asks, so a call may be made twice. Once more is enough for a daemon that is
+ * being restarted, and for gRPC 1.51, which now and then takes a connection that is on its way for
+ * failed (tcp_client_posix.cc looks at errno after other calls). */
+static enum octet_status call_there(struct session *session, const struct octet_method *method,
+                                    const uint8_t *bytes, size_t size, ProtobufCMessage **response,
+                                    struct octet_error *err)
+{
+    static const struct timespec pause = {.tv_nsec = 250000000};
+    struct client_library library = {0};
+    enum octet_status status = load_library(&library, err);
+
+    if (status != OCTET_OK)
+        return status;
+    status = try_there(session, &library, method, bytes, size, response, err);
+    if (status != OCTET_UNAVAILABLE || nanosleep(&pause, NULL) != 0)
+        return status;
+    return try_there(session, &library, method, bytes, size, response, err);
 }
 
 enum octet_status session_call(struct session *session, const char *name,
