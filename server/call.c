@@ -28,6 +28,7 @@ static bool closing_can_wait(const struct event *event);
 static bool take_ticket(struct event *event);
 static void use_ticket(struct event *event);
 static void tell(struct watcher *watcher);
+static void set_outgoing(struct call *call, grpc_slice slice);
 static void begin(struct call *call);
 static void receive(struct call *call);
 
@@ -567,6 +568,13 @@ static void check_request(struct call *call, grpc_byte_buffer *body)
     size_t length = grpc_byte_buffer_length(body);
     char text[300];
 
+    if (length == 0 && method->constant) {
+        grpc_byte_buffer_destroy(body);
+        set_outgoing(call,
+                     grpc_slice_from_static_buffer(method->constant, method->constant_length));
+        call_end(call, OCTET_OK, "");
+        return;
+    }
     if (length <= (size_t)method->request_bytes_max) {
         enqueue(call, body);
         return;

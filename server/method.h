@@ -33,6 +33,9 @@ struct method {
     enum octet_status (*run)(struct job *job, struct octet_error *err);
     const void *data;                  /* run's own */
     const struct octet_method *method; /* of octet.v1.Octet; else NULL */
+    /* The answer to an empty request, where it never changes: sent from the loop. NULL: none. */
+    uint8_t *constant;
+    size_t constant_length;
 };
 
 #endif

@@ -275,6 +275,9 @@ enum octet_status serve(const struct config *config, const struct octet_method *
     if (status == OCTET_OK) {
         loop.job_settings.context = context;
         loop.job_settings.facts = &facts.told;
+        status = services_prepare(&loop.services, &loop.job_settings, err);
+    }
+    if (status == OCTET_OK) {
         status = run(&loop, err);
         has_served = status == OCTET_OK;
     }

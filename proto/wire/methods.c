@@ -5,17 +5,17 @@
 
 #include "wire/convert.h"
 
-#define ROW(method, stem, function)                                                                \
+#define ROW(method, stem, function, constant)                                                      \
     {                                                                                              \
 #method, &octet__v1__##stem##_request__descriptor,                                         \
-            &octet__v1__##stem##_response__descriptor, function                                    \
+            &octet__v1__##stem##_response__descriptor, function, constant                          \
     }
 
 const struct octet_method octet_methods[] = {
-    ROW(GetServerInfo, get_server_info, oct_wire_get_server_info),
-    ROW(Trace, trace, oct_wire_trace),
-    ROW(Check, check, oct_wire_check),
-    ROW(Inspect, inspect, oct_wire_inspect),
+    ROW(GetServerInfo, get_server_info, oct_wire_get_server_info, true),
+    ROW(Trace, trace, oct_wire_trace, false),
+    ROW(Check, check, oct_wire_check, false),
+    ROW(Inspect, inspect, oct_wire_inspect, false),
 };
 const size_t octet_method_count = sizeof octet_methods / sizeof *octet_methods;
 

@@ -39,6 +39,7 @@ struct octet_method {
      */
     enum octet_status (*run)(const struct octet_call *call, const ProtobufCMessage *request,
                              ProtobufCMessage **response, struct octet_error *err);
+    bool is_constant; /* the answer to an empty request stays the same while the process runs */
 };
 
 extern const struct octet_method octet_methods[];

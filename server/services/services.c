@@ -85,6 +85,17 @@ enum octet_status services_create(const struct config *config, const struct octe
     return OCTET_OK;
 }
 
+enum octet_status services_prepare(struct services *services, const struct job_settings *settings,
+                                   struct octet_error *err)
+{
+    for (size_t i = FIXED_COUNT; i < services->count; i++) {
+        enum octet_status status = octet_service_prepare(&services->methods[i], settings, err);
+        if (status != OCTET_OK)
+            return status;
+    }
+    return OCTET_OK;
+}
+
 const struct method *services_find(const struct services *services, const char *path, size_t length)
 {
     for (size_t i = 0; i < services->count; i++)
@@ -96,8 +107,10 @@ const struct method *services_find(const struct services *services, const char *
 
 void services_free(struct services *services)
 {
-    for (size_t i = FIXED_COUNT; i < services->count; i++)
+    for (size_t i = FIXED_COUNT; i < services->count; i++) {
         free((char *)(uintptr_t)services->methods[i].path);
+        free(services->methods[i].constant);
+    }
     free(services->methods);
     reflection_free(services->reflection);
     *services = (struct services){.count = 0};

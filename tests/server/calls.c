@@ -30,8 +30,15 @@ START_TEST(info_tells_what_the_server_is)
 {
     struct reply reply;
 
+    /* An unknown field takes the way through a lane, nothing the short one: the same answer. */
+    struct reply long_way;
+    client_call(client, INFO, "\x98\x06\x01", 3, 5000, &long_way);
     client_call(client, INFO, "", 0, 5000, &reply);
     ck_assert_int_eq(reply.status, 0);
+    ck_assert_int_eq(long_way.status, 0);
+    ck_assert_uint_eq(long_way.length, reply.length);
+    ck_assert_mem_eq(long_way.bytes, reply.bytes, reply.length);
+    reply_free(&long_way);
     Octet__V1__GetServerInfoResponse *info =
         octet__v1__get_server_info_response__unpack(NULL, reply.length, reply.bytes);
     ck_assert_ptr_nonnull(info);

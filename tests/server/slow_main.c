@@ -41,7 +41,7 @@ int main(int argc, char **argv)
     memcpy(methods, octet_methods, octet_method_count * sizeof *methods);
     methods[octet_method_count] =
         (struct octet_method){"Sleep", &octet__v1__trace_request__descriptor,
-                              &octet__v1__trace_response__descriptor, run_sleep};
+                              &octet__v1__trace_response__descriptor, run_sleep, false};
     int status = octetd_main(argc, argv, methods, octet_method_count + 1);
     free(methods);
     return status;
