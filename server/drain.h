@@ -1,7 +1,6 @@
 /* Drain: how the daemon ends.
  *
- *   SERVING --signal--> DRAINING --delay--> CLOSING --last call--> QUEUE --gRPC's last event-->
- * ended
+ *   SERVING --signal--> DRAINING --delay--> CLOSING --last call--> QUEUE --last event--> ENDED
  *                                              `--grace--> CANCELLING --'
  *
  * DRAINING: the port is open, health says NOT_SERVING, new calls get our own UNAVAILABLE. CLOSING:

@@ -1,11 +1,9 @@
 /* Optimal string alignment distance over short names; capitals count as small letters. */
-#include "base/nearest.h"
+#include "octet/nearest.h"
 
 #include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
-
-#include "octet/nearest.h"
 
 enum { LENGTH_MAX = 64 };
 
@@ -45,8 +43,8 @@ static size_t distance(const char *a, size_t m, const char *b, size_t n)
     return last[n];
 }
 
-size_t oct_nearest(const char *text, size_t count, const char *(*name)(const void *user, size_t i),
-                   const void *user)
+size_t octet_nearest(const char *text, size_t count,
+                     const char *(*name)(const void *user, size_t i), const void *user)
 {
     size_t best = 0, best_distance = (size_t)-1, m = strnlen(text, LENGTH_MAX);
 
@@ -59,10 +57,4 @@ size_t oct_nearest(const char *text, size_t count, const char *(*name)(const voi
         }
     }
     return best;
-}
-
-size_t octet_nearest(const char *text, size_t count,
-                     const char *(*name)(const void *user, size_t i), const void *user)
-{
-    return oct_nearest(text, count, name, user);
 }

@@ -32,21 +32,13 @@ oct_tensor oct_rotate(struct oct_model *m, oct_tensor x, bool local)
 
 enum { FUSED_LENGTH_MIN = 128 };
 
-/* Does the config itself say that it is for a TPU or GPU? MaxText's default, "tpu", says nothing.
- */
-static bool for_accelerator(const struct oct_model *m)
-{
-    return oct_config_origin(m->config, OCT_KEY_hardware) != OCTET_FROM_DEFAULT &&
-           !oct_is(m, hardware, "cpu");
-}
-
 /* Is each product of attention an einsum of its own (and so in Qwix's sight), or part of a kernel?
  * "autoselected" is dot_product on a CPU, and for fewer than 128 positions everywhere. */
 static bool products_are_einsums(const struct oct_model *m)
 {
     return oct_is(m, attention, "dot_product") ||
            (oct_is(m, attention, "autoselected") &&
-            (!for_accelerator(m) || m->length < FUSED_LENGTH_MIN)) ||
+            (!oct_config_is_for_accelerator(m->config) || m->length < FUSED_LENGTH_MIN)) ||
            oct_is(m, attention, "paged") || oct_is(m, attention, "vllm_rpa") ||
            oct_is(m, attention, "vllm_batched_rpa");
 }

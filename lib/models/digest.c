@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include "models/config_private.h"
+#include "models/settings.h"
 
 static void add_text(XXH3_state_t *state, const char *text)
 {
@@ -50,6 +51,8 @@ void oct_config_digest(const octet_config *config, uint64_t seed, uint64_t diges
     for (int key = 0; key < OCT_KEY_COUNT; key++)
         if (oct_keys[key].effect != OCT_NO_EFFECT)
             add_value(&state, (enum oct_key)key, &config->values[key]);
+    bool for_accelerator = oct_config_is_for_accelerator(config); /* more than hardware's value */
+    XXH3_128bits_update(&state, &for_accelerator, sizeof for_accelerator);
     XXH128_hash_t hash = XXH3_128bits_digest(&state);
     digest[0] = hash.low64;
     digest[1] = hash.high64;

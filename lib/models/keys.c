@@ -1,7 +1,7 @@
 /* The table behind keys.h: static data, so that start-up pays nothing for MaxText's defaults. */
 #include <string.h>
 
-#include "base/nearest.h"
+#include "octet/nearest.h"
 #include "models/value.h"
 
 /* Source: MaxText's configs/types.py and common/common_types.py. fp4_e2m1 is Qwix's own name for
@@ -134,7 +134,7 @@ static const char *key_name_at(const void *user, size_t i)
 
 const char *oct_key_nearest(const char *name)
 {
-    return oct_keys[oct_nearest(name, OCT_KEY_COUNT, key_name_at, NULL)].name;
+    return oct_keys[octet_nearest(name, OCT_KEY_COUNT, key_name_at, NULL)].name;
 }
 
 const char *oct_key_name(enum oct_key key)

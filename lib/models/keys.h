@@ -339,7 +339,7 @@
     X(grain_use_elastic_iterator, BOOL, REQUIRED, B(false), ANY, any, NO_EFFECT, YML) \
     X(grain_worker_count, INT, REQUIRED, I(1), ANY, any, NO_EFFECT, YML) \
     X(grain_worker_count_eval, INT, REQUIRED, I(1), ANY, any, NO_EFFECT, YML) \
-    X(hardware, TEXT, REQUIRED, T("tpu"), ANY, hardware, NO_EFFECT, YML) \
+    X(hardware, TEXT, REQUIRED, T("tpu"), ANY, hardware, EFFECT, YML) \
     X(hbm_utilization_vllm, FLOAT, REQUIRED, F(0.72), POSITIVE_FRACTION, any, NO_EFFECT, CODE) \
     X(head_dim, INT, REQUIRED, I(128), WIDTH, any, EFFECT, YML) \
     X(heartbeat_reporting_interval_in_seconds, INT, REQUIRED, I(5), ANY, any, NO_EFFECT, YML) \

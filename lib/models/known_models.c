@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/nearest.h"
+#include "octet/nearest.h"
 #include "octet/config.h"
 
 enum { NAME_SIZE = 64 }; /* longer than every known name */
@@ -49,7 +49,7 @@ static const char *name_at(const void *user, size_t i)
 
 const char *oct_known_model_nearest(const char *name)
 {
-    return oct_known_models[oct_nearest(name, oct_known_model_count, name_at, NULL)].name;
+    return oct_known_models[octet_nearest(name, oct_known_model_count, name_at, NULL)].name;
 }
 
 const char *octet_model_name(size_t index)

@@ -89,6 +89,12 @@ enum octet_config_origin oct_config_origin(const octet_config *config, enum oct_
     return (enum octet_config_origin)config->origins[key];
 }
 
+bool oct_config_is_for_accelerator(const octet_config *config)
+{
+    return oct_config_origin(config, OCT_KEY_hardware) != OCTET_FROM_DEFAULT &&
+           !oct_config_text_is(config, OCT_KEY_hardware, "cpu");
+}
+
 const struct oct_dims *oct_config_dims(const octet_config *config)
 {
     return &config->dims;

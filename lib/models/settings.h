@@ -41,9 +41,14 @@ bool oct_config_text_is(const octet_config *config, enum oct_key key, const char
 /* Where the value came from; given: not from the defaults. */
 enum octet_config_origin oct_config_origin(const octet_config *config, enum oct_key key);
 
+/* Does the config itself say that it is for a TPU or GPU? MaxText's default, "tpu", says nothing.
+ */
+bool oct_config_is_for_accelerator(const octet_config *config);
+
 const char *oct_key_name(enum oct_key key); /* "base_emb_dim" */
 
-/* 128 bits that differ when the value of any key with an effect differs; for caches. */
+/* 128 bits that differ when anything differs that a graph or rules are built from: the value of any
+ * key with an effect, and oct_config_is_for_accelerator; for caches. */
 void oct_config_digest(const octet_config *config, uint64_t seed, uint64_t digest[2]);
 
 /* What MaxText derives before it builds a model (types.py, set_derived_and_validate_values).

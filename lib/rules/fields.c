@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/nearest.h"
+#include "octet/nearest.h"
 
 /* ---- names ---- */
 
@@ -39,7 +39,7 @@ enum octet_status oct_field_unknown(const char *field, const char *what, const c
     return octet_fail(err, OCTET_INVALID_ARGUMENT, field,
                       "'%s' is no %s; the nearest is '%s' (known: %s)",
                       shown(given, safe, sizeof safe), what,
-                      names[oct_nearest(given, count, name_at, names)], list);
+                      names[octet_nearest(given, count, name_at, names)], list);
 }
 
 /* ---- ops ---- */

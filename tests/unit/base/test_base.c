@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/nearest.h"
+#include "octet/nearest.h"
 #include "octet/octet.h"
 
 START_TEST(pieces_are_zeroed_aligned_and_apart)
@@ -115,10 +115,11 @@ START_TEST(the_nearest_name_is_found)
 {
     static const char *const names[] = {"scan_layers", "base_emb_dim", "quantize_mtp", "dtype"};
 
-    ck_assert_uint_eq(oct_nearest("scan_layer", 4, name_at, names), 0);
-    ck_assert_uint_eq(oct_nearest("base_emd_bim", 4, name_at, names), 1);
-    ck_assert_uint_eq(oct_nearest("qauntize_mtp", 4, name_at, names), 2);
-    ck_assert_uint_eq(oct_nearest("", 4, name_at, names), 3); /* the shortest */
+    ck_assert_uint_eq(octet_nearest("scan_layer", 4, name_at, names), 0);
+    ck_assert_uint_eq(octet_nearest("base_emd_bim", 4, name_at, names), 1);
+    ck_assert_uint_eq(octet_nearest("qauntize_mtp", 4, name_at, names), 2);
+    ck_assert_uint_eq(octet_nearest("QUANTIZE_MTP", 4, name_at, names), 2);
+    ck_assert_uint_eq(octet_nearest("", 4, name_at, names), 3); /* the shortest */
 }
 END_TEST
 

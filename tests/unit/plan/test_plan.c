@@ -288,6 +288,29 @@ START_TEST(the_cache_gives_the_same_plan_for_the_same_request_only)
 }
 END_TEST
 
+/* A key given as its default may say more than one left out. */
+START_TEST(the_cache_tells_given_hardware_from_the_default)
+{
+    struct fixture f;
+
+    fixture_begin(&f);
+    octet_plan *silent = fixture_plan(
+        &f, fixture_config(&f, "llama2-7b", SETTINGS("quantization=fp8", "attention=autoselected")),
+        NULL);
+    octet_plan *given = fixture_plan(
+        &f,
+        fixture_config(&f, "llama2-7b",
+                       SETTINGS("quantization=fp8", "attention=autoselected", "hardware=tpu")),
+        NULL);
+    const char *module = "decoder/layers/self_attention/attention_op";
+    ck_assert_ptr_nonnull(line_of(silent, module, "einsum0"));
+    ck_assert_ptr_null(line_of(given, module, "einsum0"));
+    octet_plan_unref(silent);
+    octet_plan_unref(given);
+    fixture_end(&f);
+}
+END_TEST
+
 START_TEST(the_cache_forgets_the_oldest)
 {
     struct fixture f;
@@ -456,6 +479,7 @@ TCase *plan_tests(void)
     tcase_add_test(tests, op_ids_start_anew_in_each_plan);
     tcase_add_test(tests, differences_are_what_a_flag_changes);
     tcase_add_test(tests, the_cache_gives_the_same_plan_for_the_same_request_only);
+    tcase_add_test(tests, the_cache_tells_given_hardware_from_the_default);
     tcase_add_test(tests, the_cache_forgets_the_oldest);
     tcase_add_test(tests, without_quantization_nothing_is_logged_but_all_is_listed);
     tcase_add_test(tests, lines_are_qwixs_own);
