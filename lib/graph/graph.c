@@ -3,36 +3,6 @@
 
 #include "graph/graph_private.h"
 
-const char *octet_dtype_name(enum octet_dtype dtype)
-{
-    switch (dtype) {
-#define NAME(name, text, bits)                                                                     \
-    case OCTET_DTYPE_##name:                                                                       \
-        return text;
-        OCTET_DTYPES(NAME)
-#undef NAME
-    case OCTET_DTYPE_UNSPECIFIED:
-    case OCTET_DTYPE_COUNT:
-        break;
-    }
-    return "";
-}
-
-int octet_dtype_bits(enum octet_dtype dtype)
-{
-    switch (dtype) {
-#define BITS(name, text, bits)                                                                     \
-    case OCTET_DTYPE_##name:                                                                       \
-        return bits;
-        OCTET_DTYPES(BITS)
-#undef BITS
-    case OCTET_DTYPE_UNSPECIFIED:
-    case OCTET_DTYPE_COUNT:
-        break;
-    }
-    return 0;
-}
-
 const char *octet_axis_name(enum octet_axis axis)
 {
     static const char *const names[OCTET_AXIS_COUNT] = {

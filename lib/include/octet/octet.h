@@ -3,14 +3,19 @@
 #define OCTET_OCTET_H
 
 #include "octet/arena.h"
+#include "octet/array.h"
 #include "octet/cancel.h"
 #include "octet/check.h"
 #include "octet/config.h"
 #include "octet/context.h"
+#include "octet/dtype.h"
 #include "octet/graph.h"
 #include "octet/nearest.h"
 #include "octet/plan.h"
+#include "octet/quant.h"
 #include "octet/rules.h"
+#include "octet/safetensors.h"
 #include "octet/status.h"
+#include "octet/workers.h"
 
 #endif

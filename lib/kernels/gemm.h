@@ -1,0 +1,45 @@
+/* Matrix products in EXACT_ORDER, from operands as they lie in memory.
+ *
+ * For: every dot and grouped matmul; scales are the caller's. Not for: deciding what is a row.
+ *
+ * The order (EXACT_ORDER): k runs in blocks of 256 from 0. Inside a block one f32 chain from zero
+ * takes k in pairs, of each pair the odd k first, each step one fused multiply-add; a block of odd
+ * depth is padded with a zero on both sides. Block sums are added in increasing order: the first is
+ * the result so far. A NaN result is 0x7fc00000. Where both operands are integers (S8, S4) block
+ * sums, which are exact, are added in int32 (wrapping, as XLA's) and the total is rounded to f32
+ * once. Depth 0 gives zeros. */
+#ifndef OCTET_KERNELS_GEMM_H
+#define OCTET_KERNELS_GEMM_H
+
+#include "kernels/kernels.h"
+#include "octet/cancel.h"
+
+enum { OCT_GEMM_BLOCK = 256 };
+
+/* One side of a product. Element (free index i, contracting index k) is at
+ * data[free[i] + depth[k]], offsets in elements. free_stride, depth_stride: when not 0, free[i] = i
+ * * free_stride (the table may then be NULL), so that runs can be read without the table; likewise
+ * depth. */
+struct oct_gemm_side {
+    enum octet_dtype dtype; /* F32, BF16, F8_E4M3FN, F8_E5M2, F4_E2M1FN, S8, S4 */
+    const void *data;
+    const int64_t *free, *depth;
+    int64_t free_stride, depth_stride;
+};
+
+/* out[i * out_stride + j] = sum over k of lhs(i, k) * rhs(j, k), f32, m x n. Written whole. */
+struct oct_gemm {
+    int64_t m, n, k;
+    struct oct_gemm_side lhs, rhs;
+    float *out;
+    int64_t out_stride;
+};
+
+/* All products of the list, which share the workers: batches, groups, tiles. Their outs do not
+ * overlap. Working memory is malloc'ed, a few MiB a thread. Errors: RESOURCE_EXHAUSTED; what cancel
+ * says, then outs hold anything. */
+enum octet_status oct_gemm_run(const octet_workers *workers, const struct octet_cancel *cancel,
+                               const struct oct_gemm *list, size_t count,
+                               struct octet_error *err) OCTET_MUST_CHECK;
+
+#endif
