@@ -7,7 +7,9 @@
  * with the file, dtypes known by name (FNUZ and other unknown types are refused, never taken for a
  * relative).
  *
- * Life: a parsed file lives in its arena; its arrays point into the bytes. */
+ * Life: 1. A parsed file lives in its arena; its arrays point into the bytes and are read-only.
+ * 2. A mapped file must not shrink while it is open: the system ends a program that reads beyond.
+ */
 #ifndef OCTET_SAFETENSORS_H
 #define OCTET_SAFETENSORS_H
 
@@ -28,7 +30,8 @@ struct octet_named_array {
 OCTET_API enum octet_status octet_safetensors_parse(octet_arena *arena, const void *bytes,
                                                     size_t length, const octet_safetensors **out,
                                                     struct octet_error *err) OCTET_MUST_CHECK;
-/* Maps the file; octet_safetensors_close unmaps it. Errors also: NOT_FOUND with field "path". */
+/* Maps the file; octet_safetensors_close unmaps it. Errors also: NOT_FOUND, PERMISSION_DENIED and
+ * INVALID_ARGUMENT (no regular file) with field "path". */
 OCTET_API enum octet_status octet_safetensors_open(octet_arena *arena, const char *path,
                                                    const octet_safetensors **out,
                                                    struct octet_error *err) OCTET_MUST_CHECK;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "files/yaml.h"
+#include "suites.h"
 
 enum { BUDGET = 16 * 1024 * 1024, BYTES_MAX = 1024 * 1024 };
 
@@ -302,6 +303,7 @@ int main(void)
     tcase_add_test(yaml, long_keys_and_texts_are_kept_whole);
     tcase_add_test(yaml, every_failed_allocation_is_reported);
     suite_add_tcase(suite, yaml);
+    suite_add_tcase(suite, safetensors_case());
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
