@@ -48,9 +48,11 @@ OCTET_API size_t octet_safetensors_metadata(const octet_safetensors *file,
                                             const struct octet_pair **out);
 
 /* Writes a file in one step (a reader sees the old one or the new one), 8-byte aligned, wide types
- * first, then by name. 4-bit types: F4 as "F4" packed two a byte as the format wants; S4, which the
- * format lacks, as I8. Errors: INVALID_ARGUMENT with field "path" or "tensors[NAME]" (a name
- * twice). */
+ * first, then by name. 4-bit types: F4 as "F4" packed two a byte as the format wants (an odd number
+ * of elements is an error); S4, which the format lacks, as I8. A symbolic link stays one.
+ * Errors: INVALID_ARGUMENT with field "tensors[NAME]" (a name twice, or no UTF-8), "metadata",
+ * "header" (larger than the format allows) or "path"; PERMISSION_DENIED and RESOURCE_EXHAUSTED
+ * (disk full) with field "path"; RESOURCE_EXHAUSTED. */
 OCTET_API enum octet_status octet_safetensors_write(octet_arena *arena, const char *path,
                                                     const struct octet_named_array *arrays,
                                                     size_t count, const struct octet_pair *metadata,

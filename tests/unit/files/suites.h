@@ -5,5 +5,6 @@
 #include <check.h>
 
 TCase *safetensors_case(void);
+TCase *safetensors_write_case(void);
 
 #endif

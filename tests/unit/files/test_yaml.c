@@ -304,6 +304,7 @@ int main(void)
     tcase_add_test(yaml, every_failed_allocation_is_reported);
     suite_add_tcase(suite, yaml);
     suite_add_tcase(suite, safetensors_case());
+    suite_add_tcase(suite, safetensors_write_case());
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
