@@ -28,7 +28,8 @@ static enum octet_status call_here(struct session *session, const struct octet_m
                                    struct octet_error *err)
 {
     const struct octet_server_facts facts = facts_local();
-    const struct octet_call call = {session->context, session->arena, session->cancel, &facts};
+    const struct octet_call call = {session->context, session->arena, session->cancel, &facts,
+                                    NULL};
     ProtobufCMessage *request;
     enum octet_status status =
         octet_wire_decode(method->request, session->arena, bytes, size, &request, err);

@@ -49,10 +49,15 @@ enum octet_status oct_wire_put_trace(octet_arena *arena, const octet_plan *plan,
 bool oct_wire_put_shape(octet_arena *arena, const struct octet_shape *shape, size_t *rank,
                         int64_t **sizes, size_t *axis_count, char ***axes);
 
+/* quantize.c. What the library computes with; INTERNAL when the call has no workers. */
+enum octet_status oct_wire_compute(const struct octet_call *call, struct octet_compute *out,
+                                   struct octet_error *err) OCTET_MUST_CHECK;
+
 /* The methods; signatures as octet_method.run. */
 typedef enum octet_status oct_wire_run(const struct octet_call *call,
                                        const ProtobufCMessage *request, ProtobufCMessage **response,
                                        struct octet_error *err);
-oct_wire_run oct_wire_get_server_info, oct_wire_trace, oct_wire_check, oct_wire_inspect;
+oct_wire_run oct_wire_get_server_info, oct_wire_trace, oct_wire_check, oct_wire_inspect,
+    oct_wire_quantize, oct_wire_dequantize, oct_wire_dot_general, oct_wire_ragged_dot;
 
 #endif

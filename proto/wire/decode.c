@@ -3,7 +3,8 @@
  * Decision: three passes. The scan checks what protobuf-c does not and gives faults their names;
  * protobuf-c unpacks with the arena as its allocator, so the arena's budget bounds a message
  * however small its bytes (2 bytes of an empty rule become a struct of 192); last, maps
- * keep one entry a key. */
+ * keep one entry a key. protobuf-c copies all bytes fields; `buffers`, where large tensors lie, is
+ * kept from it, since the run of them that ends a message can be cut off before it is unpacked. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,22 +105,81 @@ static enum octet_status settle_maps(octet_arena *arena, ProtobufCMessage *messa
     return OCTET_OK;
 }
 
-enum octet_status octet_wire_decode(const ProtobufCMessageDescriptor *descriptor,
-                                    octet_arena *arena, const uint8_t *bytes, size_t length,
-                                    ProtobufCMessage **out, struct octet_error *err)
+static enum octet_status unpack(const ProtobufCMessageDescriptor *descriptor, octet_arena *arena,
+                                const uint8_t *bytes, size_t length, ProtobufCMessage **out,
+                                struct octet_error *err)
 {
     struct source source = {arena, false};
     ProtobufCAllocator allocator = {source_alloc, source_free, &source};
-    enum octet_status status = oct_wire_scan(descriptor, bytes, length, err);
-
-    if (status != OCTET_OK)
-        return status;
     ProtobufCMessage *message = protobuf_c_message_unpack(descriptor, &allocator, length, bytes);
+
     if (!message && source.exhausted)
         return octet_arena_exhausted(arena, err);
     if (!message)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "malformed %s", descriptor->name);
-    status = settle_maps(arena, message, err);
+    enum octet_status status = settle_maps(arena, message, err);
+    if (status == OCTET_OK)
+        *out = message;
+    return status;
+}
+
+enum octet_status octet_wire_decode(const ProtobufCMessageDescriptor *descriptor,
+                                    octet_arena *arena, const uint8_t *bytes, size_t length,
+                                    ProtobufCMessage **out, struct octet_error *err)
+{
+    enum octet_status status = oct_wire_scan(descriptor, bytes, length, err);
+
+    return status == OCTET_OK ? unpack(descriptor, arena, bytes, length, out, err) : status;
+}
+
+/* ---- Buffers ---- */
+
+static const ProtobufCFieldDescriptor *buffers_of(const ProtobufCMessageDescriptor *descriptor)
+{
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field_by_name(descriptor, "buffers");
+
+    return field && field->type == PROTOBUF_C_TYPE_BYTES &&
+                   field->label == PROTOBUF_C_LABEL_REPEATED
+               ? field
+               : NULL;
+}
+
+/* The run of `count` buffers from `at` to the end, as elements that point into the bytes. */
+static enum octet_status point_to(ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
+                                  octet_arena *arena, const uint8_t *bytes, size_t length,
+                                  size_t at, size_t count, struct octet_error *err)
+{
+    ProtobufCBinaryData *list = OCTET_NEW_ARRAY(arena, count, ProtobufCBinaryData);
+
+    if (!list)
+        return octet_arena_exhausted(arena, err);
+    for (size_t i = 0; i < count; i++)
+        list[i] = oct_wire_bytes_at(bytes, length, &at);
+    *(ProtobufCBinaryData **)(void *)((char *)message + field->offset) = list;
+    *(size_t *)(void *)((char *)message + field->quantifier_offset) = count;
+    return OCTET_OK;
+}
+
+enum octet_status octet_wire_decode_in_place(const ProtobufCMessageDescriptor *descriptor,
+                                             octet_arena *arena, const uint8_t *bytes,
+                                             size_t length, ProtobufCMessage **out,
+                                             struct octet_error *err)
+{
+    const ProtobufCFieldDescriptor *field = buffers_of(descriptor);
+    size_t count = 0, tail = length;
+    ProtobufCMessage *message;
+    enum octet_status status = oct_wire_scan(descriptor, bytes, length, err);
+
+    if (status != OCTET_OK)
+        return status;
+    if (field)
+        tail = oct_wire_tail(field, bytes, length, &count);
+    if (count == 0 || tail == SIZE_MAX)
+        return unpack(descriptor, arena, bytes, length, out, err);
+    status = unpack(descriptor, arena, bytes, tail, &message, err);
+    if (status == OCTET_OK)
+        status = point_to(message, field, arena, bytes, length, tail, count, err);
     if (status == OCTET_OK)
         *out = message;
     return status;

@@ -5,17 +5,17 @@
 
 #include "wire/convert.h"
 
-#define ROW(method, stem, function, constant)                                                      \
+#define ROW(method, stem, function, constant, tensors)                                             \
     {                                                                                              \
 #method, &octet__v1__##stem##_request__descriptor,                                         \
-            &octet__v1__##stem##_response__descriptor, function, constant                          \
+            &octet__v1__##stem##_response__descriptor, function, constant, tensors                 \
     }
 
 const struct octet_method octet_methods[] = {
-    ROW(GetServerInfo, get_server_info, oct_wire_get_server_info, true),
-    ROW(Trace, trace, oct_wire_trace, false),
-    ROW(Check, check, oct_wire_check, false),
-    ROW(Inspect, inspect, oct_wire_inspect, false),
+    ROW(GetServerInfo, get_server_info, oct_wire_get_server_info, true, false),
+    ROW(Trace, trace, oct_wire_trace, false, false),
+    ROW(Check, check, oct_wire_check, false, false),
+    ROW(Inspect, inspect, oct_wire_inspect, false, false),
 };
 const size_t octet_method_count = sizeof octet_methods / sizeof *octet_methods;
 

@@ -30,6 +30,7 @@ struct octet_call {
     octet_arena *arena; /* request, working memory and response live in it */
     const struct octet_cancel *cancel;
     const struct octet_server_facts *facts;
+    octet_workers *workers; /* may be NULL for methods that take no tensors */
 };
 
 struct octet_method {
@@ -39,7 +40,8 @@ struct octet_method {
      */
     enum octet_status (*run)(const struct octet_call *call, const ProtobufCMessage *request,
                              ProtobufCMessage **response, struct octet_error *err);
-    bool is_constant; /* the answer to an empty request stays the same while the process runs */
+    bool is_constant;   /* the answer to an empty request stays the same while the process runs */
+    bool takes_tensors; /* computes with workers; its messages may be as large as any */
 };
 
 extern const struct octet_method octet_methods[];
@@ -52,6 +54,14 @@ enum octet_status octet_wire_decode(const ProtobufCMessageDescriptor *descriptor
                                     octet_arena *arena, const uint8_t *bytes, size_t length,
                                     ProtobufCMessage **out,
                                     struct octet_error *err) OCTET_MUST_CHECK;
+
+/* The same, but the message's `buffers` stay where they lie in `bytes`, which must outlive the
+ * message. (Those of a message that does not end with them, as all known writers' do, are copied.)
+ */
+enum octet_status octet_wire_decode_in_place(const ProtobufCMessageDescriptor *descriptor,
+                                             octet_arena *arena, const uint8_t *bytes,
+                                             size_t length, ProtobufCMessage **out,
+                                             struct octet_error *err) OCTET_MUST_CHECK;
 
 /* proto3 JSON with original field names, fields with default values included, 2 spaces indented.
  * write(user, text, length) returns false to stop. Returns false when stopped. */

@@ -279,3 +279,40 @@ enum octet_status oct_wire_scan(const ProtobufCMessageDescriptor *descriptor, co
     }
     return OCTET_OK;
 }
+
+size_t oct_wire_tail(const ProtobufCFieldDescriptor *field, const uint8_t *bytes, size_t length,
+                     size_t *count)
+{
+    struct cursor c = {bytes, bytes};
+    size_t start = length;
+    bool is_elsewhere = false;
+    struct record r;
+
+    *count = 0;
+    if (length)
+        c.end += length;
+    while (c.at < c.end) {
+        size_t before = (size_t)(c.at - bytes);
+        if (read_record(&c, &r))
+            return SIZE_MAX; /* not after a scan */
+        if (r.number == field->id) {
+            if (*count == 0)
+                start = before;
+            ++*count;
+        } else if (*count) {
+            is_elsewhere = true;
+        }
+    }
+    return is_elsewhere ? SIZE_MAX : start;
+}
+
+ProtobufCBinaryData oct_wire_bytes_at(const uint8_t *bytes, size_t length, size_t *at)
+{
+    struct cursor c = {bytes + *at, bytes + length};
+    struct record r;
+
+    if (read_record(&c, &r))
+        return (ProtobufCBinaryData){0, NULL};
+    *at = (size_t)(c.at - bytes);
+    return (ProtobufCBinaryData){r.length, (uint8_t *)(uintptr_t)r.data};
+}

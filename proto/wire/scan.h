@@ -18,6 +18,14 @@
 enum octet_status oct_wire_scan(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes,
                                 size_t length, struct octet_error *err) OCTET_MUST_CHECK;
 
+/* Where the run of records of this bytes field that ends the message begins; `length` when there is
+ * none, SIZE_MAX when such records stand elsewhere too. *count: how many the run has. The bytes
+ * have passed the scan. */
+size_t oct_wire_tail(const ProtobufCFieldDescriptor *field, const uint8_t *bytes, size_t length,
+                     size_t *count);
+/* The value of the record at *at, which is of a bytes field; *at moves behind it. */
+ProtobufCBinaryData oct_wire_bytes_at(const uint8_t *bytes, size_t length, size_t *at);
+
 /* Length of the longest prefix of the text that is UTF-8 without a NUL; `length` when all of it is.
  */
 size_t oct_wire_text_prefix(const uint8_t *text, size_t length);

@@ -86,7 +86,7 @@ static void answer(const struct octet_method *method, const ProtobufCMessage *re
     ProtobufCMessage *response;
 
     require(octet_context_create(&limits, &context, &err) == OCTET_OK, "a context is made");
-    const struct octet_call call = {context, arena, NULL, &facts};
+    const struct octet_call call = {context, arena, NULL, &facts, NULL};
     enum octet_status status = method->run(&call, request, &response, &err);
     if (status == OCTET_OK)
         check_again(response, arena);

@@ -40,8 +40,10 @@ int main(int argc, char **argv)
 
     memcpy(methods, octet_methods, octet_method_count * sizeof *methods);
     methods[octet_method_count] =
-        (struct octet_method){"Sleep", &octet__v1__trace_request__descriptor,
-                              &octet__v1__trace_response__descriptor, run_sleep, false};
+        (struct octet_method){.name = "Sleep",
+                              .request = &octet__v1__trace_request__descriptor,
+                              .response = &octet__v1__trace_response__descriptor,
+                              .run = run_sleep};
     int status = octetd_main(argc, argv, methods, octet_method_count + 1);
     free(methods);
     return status;

@@ -49,7 +49,7 @@ static void teardown(void)
 
 static enum octet_status run(const char *method, const ProtobufCMessage *request, void *out)
 {
-    const struct octet_call call = {context, arena, &cancel, &facts};
+    const struct octet_call call = {context, arena, &cancel, &facts, NULL};
     const struct octet_method *m = octet_method_find(method);
     ProtobufCMessage *response = NULL;
 
