@@ -1,0 +1,445 @@
+/* The loops of kernels.h over arrays, written over a set's vector words. Included by each set's
+ * kernels.c after its simd.h.
+ *
+ * A loop's remainder goes through a buffer of one vector, so that nothing outside an array is read
+ * or written, and every number takes the same way. */
+
+#define F32_ABS 0x7fffffffu
+#define F32_INF 0x7f800000u
+
+static INLINE vmask is_nan(vu32 bits)
+{
+    return vu32_above(vu32_and(bits, vu32_set1(F32_ABS)), vu32_set1(F32_INF));
+}
+
+static INLINE vf32 canonical(vf32 x)
+{
+    vu32 bits = vf32_bits(x);
+    return vu32_float(vu32_select(is_nan(bits), vu32_set1(OCT_F32_NAN), bits));
+}
+
+/* To the nearest BF16, as an f32; a quiet NaN stays one, with its sign. */
+static INLINE vf32 round_bf16(vf32 x)
+{
+    vu32 bits = vf32_bits(x), odd = vu32_and(vu32_shr(bits, 16), vu32_set1(1));
+    vu32 up = vu32_add(bits, vu32_add(odd, vu32_set1(0x7fff)));
+    return vu32_float(vu32_and(vu32_select(is_nan(bits), bits, up), vu32_set1(0xffff0000u)));
+}
+
+static INLINE vf32 round_to(enum octet_dtype dtype, vf32 x)
+{
+    return dtype == OCTET_DTYPE_BF16 ? round_bf16(x) : x;
+}
+
+/* x is already of that type (F32 or BF16) and its NaN 0x7fc00000. */
+static INLINE void store_rounded(enum octet_dtype dtype, void *p, vf32 x)
+{
+    if (dtype == OCTET_DTYPE_BF16)
+        store(2, p, vu32_shr(vf32_bits(x), 16));
+    else
+        vf32_store(p, x);
+}
+
+/* ---- decode ---- */
+
+static INLINE void decode_loop(enum octet_dtype dtype, size_t n, const void *codes, float *values)
+{
+    const size_t bytes = element_bytes(dtype);
+    const char *p = codes;
+    size_t i = 0;
+
+    for (; i + VL <= n; i += VL)
+        vf32_store(values + i, load(dtype, p + i * bytes));
+    if (i < n) {
+        char in[VL * 4] = {0};
+        float out[VL];
+        memcpy(in, p + i * bytes, (n - i) * bytes);
+        vf32_store(out, load(dtype, in));
+        memcpy(values + i, out, (n - i) * sizeof(float));
+    }
+}
+
+static void decode_s64(size_t n, const void *codes, float *values)
+{
+    for (size_t i = 0; i < n; i++) {
+        int64_t v;
+        memcpy(&v, (const char *)codes + i * sizeof v, sizeof v);
+        values[i] = (float)v;
+    }
+}
+
+#define DECODED(X) /* all types but F32, which is copied, and S64 */                               \
+    X(BF16)                                                                                        \
+    X(F16)                                                                                         \
+    X(F8_E4M3FN)                                                                                   \
+    X(F8_E5M2)                                                                                     \
+    X(F4_E2M1FN)                                                                                   \
+    X(F8_E8M0FNU)                                                                                  \
+    X(S8)                                                                                          \
+    X(S4)                                                                                          \
+    X(U8)                                                                                          \
+    X(BOOL)                                                                                        \
+    X(S32)
+
+static void decode(enum octet_dtype dtype, size_t n, const void *codes, float *values)
+{
+    switch (dtype) {
+#define DECODE(T)                                                                                  \
+    case OCTET_DTYPE_##T:                                                                          \
+        decode_loop(OCTET_DTYPE_##T, n, codes, values);                                            \
+        break;
+        DECODED(DECODE)
+#undef DECODE
+    case OCTET_DTYPE_S64:
+        decode_s64(n, codes, values);
+        break;
+    default:
+        if (n)
+            memcpy(values, codes, n * sizeof(float));
+    }
+}
+
+/* ---- cast, saturate ---- */
+
+#define CAST_TO(X)                                                                                 \
+    X(BF16)                                                                                        \
+    X(F16)                                                                                         \
+    X(F8_E4M3FN)                                                                                   \
+    X(F8_E5M2)                                                                                     \
+    X(F4_E2M1FN)                                                                                   \
+    X(F8_E8M0FNU)                                                                                  \
+    X(S8)                                                                                          \
+    X(S4)                                                                                          \
+    X(S32)
+#define SATURATE_TO(X)                                                                             \
+    X(F8_E4M3FN)                                                                                   \
+    X(F8_E5M2)                                                                                     \
+    X(F4_E2M1FN)                                                                                   \
+    X(S8)                                                                                          \
+    X(S4)
+
+static INLINE void encode_loop(enum octet_dtype dtype, bool saturates, size_t n,
+                               const float *values, void *codes)
+{
+    const size_t bytes = element_bytes(dtype);
+    char *p = codes;
+    size_t i = 0;
+
+    for (; i + VL <= n; i += VL) {
+        vf32 x = vf32_load(values + i);
+        store(bytes, p + i * bytes, saturates ? saturate_code(dtype, x) : cast_code(dtype, x));
+    }
+    if (i < n) {
+        float in[VL] = {0};
+        char out[VL * 4];
+        memcpy(in, values + i, (n - i) * sizeof(float));
+        vf32 x = vf32_load(in);
+        store(bytes, out, saturates ? saturate_code(dtype, x) : cast_code(dtype, x));
+        memcpy(p + i * bytes, out, (n - i) * bytes);
+    }
+}
+
+static void cast(enum octet_dtype dtype, size_t n, const float *values, void *codes)
+{
+    switch (dtype) {
+#define CAST(T)                                                                                    \
+    case OCTET_DTYPE_##T:                                                                          \
+        encode_loop(OCTET_DTYPE_##T, false, n, values, codes);                                     \
+        break;
+        CAST_TO(CAST)
+#undef CAST
+    default:
+        if (n)
+            memcpy(codes, values, n * sizeof(float));
+    }
+}
+
+static void saturate(enum octet_dtype dtype, size_t n, const float *values, void *codes)
+{
+    switch (dtype) {
+#define SATURATE(T)                                                                                \
+    case OCTET_DTYPE_##T:                                                                          \
+        encode_loop(OCTET_DTYPE_##T, true, n, values, codes);                                      \
+        break;
+        SATURATE_TO(SATURATE)
+#undef SATURATE
+    default:
+        break;
+    }
+}
+
+/* ---- amax: magnitudes are compared as integers, in which every NaN is above Inf ---- */
+
+static INLINE vu32 magnitude(enum octet_dtype dtype, const void *x)
+{
+    return vu32_and(vf32_bits(load(dtype, x)), vu32_set1(F32_ABS));
+}
+
+static INLINE float amax_loop(enum octet_dtype dtype, size_t n, const void *x)
+{
+    enum { WAYS = 4 }; /* independent maxima, for the latency of loads and compares */
+    const size_t bytes = element_bytes(dtype);
+    const char *p = x;
+    vu32 most[WAYS];
+    uint32_t lanes[VL], result = 0;
+    size_t i = 0;
+
+    for (int w = 0; w < WAYS; w++)
+        most[w] = vu32_set1(0);
+    for (; i + WAYS * VL <= n; i += WAYS * VL)
+        for (int w = 0; w < WAYS; w++)
+            most[w] = vu32_max(most[w], magnitude(dtype, p + (i + (size_t)w * VL) * bytes));
+    for (; i < n; i += VL) {
+        char in[VL * 4] = {0};
+        memcpy(in, p + i * bytes, (n - i < VL ? n - i : VL) * bytes);
+        most[0] = vu32_max(most[0], magnitude(dtype, in));
+    }
+    most[0] = vu32_max(vu32_max(most[0], most[1]), vu32_max(most[2], most[3]));
+    vu32_store(lanes, most[0]);
+    for (i = 0; i < VL; i++)
+        result = lanes[i] > result ? lanes[i] : result;
+    return oct_f32_from_bits(result > F32_INF ? OCT_F32_NAN : result);
+}
+
+static float amax(enum octet_dtype dtype, size_t n, const void *x)
+{
+    return dtype == OCTET_DTYPE_BF16 ? amax_loop(OCTET_DTYPE_BF16, n, x)
+                                     : amax_loop(OCTET_DTYPE_F32, n, x);
+}
+
+static INLINE vf32 more(enum octet_dtype dtype, const void *x, const float *most)
+{
+    return canonical(vu32_float(vu32_max(vf32_bits(vf32_load(most)), magnitude(dtype, x))));
+}
+
+static INLINE void amax_columns_loop(enum octet_dtype dtype, size_t n, const void *x, float *most)
+{
+    const size_t bytes = element_bytes(dtype);
+    const char *p = x;
+    size_t i = 0;
+
+    for (; i + VL <= n; i += VL)
+        vf32_store(most + i, more(dtype, p + i * bytes, most + i));
+    if (i < n) {
+        char in[VL * 4] = {0};
+        float out[VL] = {0};
+        memcpy(in, p + i * bytes, (n - i) * bytes);
+        memcpy(out, most + i, (n - i) * sizeof(float));
+        vf32_store(out, more(dtype, in, out));
+        memcpy(most + i, out, (n - i) * sizeof(float));
+    }
+}
+
+static void amax_columns(enum octet_dtype dtype, size_t n, const void *x, float *most)
+{
+    if (dtype == OCTET_DTYPE_BF16)
+        amax_columns_loop(OCTET_DTYPE_BF16, n, x, most);
+    else
+        amax_columns_loop(OCTET_DTYPE_F32, n, x, most);
+}
+
+/* ---- quantize ---- */
+
+/* Where x is NaN the factor becomes 1: which NaN a CPU keeps of two depends on the order in which
+ * a compiler names them, and the code shows its sign. */
+static INLINE vu32 quantized(enum octet_dtype dtype, enum octet_dtype qtype, const void *x,
+                             vf32 inverse)
+{
+    vf32 value = load(dtype, x);
+    vu32 factor = vu32_select(is_nan(vf32_bits(value)), vu32_set1(0x3f800000u), vf32_bits(inverse));
+    return saturate_code(qtype, round_to(dtype, vf32_mul(value, vu32_float(factor))));
+}
+
+static INLINE void quantize_loop(enum octet_dtype dtype, enum octet_dtype qtype, size_t n,
+                                 const void *x, const float *inverse, size_t stride, void *codes)
+{
+    const size_t bytes = element_bytes(dtype);
+    const char *p = x;
+    unsigned char *q = codes;
+    vf32 factor = vf32_set1(n ? inverse[0] : 0);
+    size_t i = 0;
+
+    for (; i + VL <= n; i += VL) {
+        if (stride)
+            factor = vf32_load(inverse + i);
+        store(1, q + i, quantized(dtype, qtype, p + i * bytes, factor));
+    }
+    if (i < n) {
+        char in[VL * 4] = {0};
+        float factors[VL] = {0};
+        unsigned char out[VL];
+        memcpy(in, p + i * bytes, (n - i) * bytes);
+        if (stride) {
+            memcpy(factors, inverse + i, (n - i) * sizeof(float));
+            factor = vf32_load(factors);
+        }
+        store(1, out, quantized(dtype, qtype, in, factor));
+        memcpy(q + i, out, n - i);
+    }
+}
+
+static INLINE void quantize_from(enum octet_dtype dtype, enum octet_dtype qtype, size_t n,
+                                 const void *x, const float *inverse, size_t stride, void *codes)
+{
+    switch (qtype) {
+#define QUANTIZE(T)                                                                                \
+    case OCTET_DTYPE_##T:                                                                          \
+        if (stride)                                                                                \
+            quantize_loop(dtype, OCTET_DTYPE_##T, n, x, inverse, 1, codes);                        \
+        else                                                                                       \
+            quantize_loop(dtype, OCTET_DTYPE_##T, n, x, inverse, 0, codes);                        \
+        break;
+        SATURATE_TO(QUANTIZE)
+#undef QUANTIZE
+    default:
+        break;
+    }
+}
+
+static void quantize(enum octet_dtype dtype, enum octet_dtype qtype, size_t n, const void *x,
+                     const float *inverse, size_t stride, void *codes)
+{
+    if (dtype == OCTET_DTYPE_BF16)
+        quantize_from(OCTET_DTYPE_BF16, qtype, n, x, inverse, stride, codes);
+    else
+        quantize_from(OCTET_DTYPE_F32, qtype, n, x, inverse, stride, codes);
+}
+
+/* ---- scale ---- */
+
+static INLINE vf32 scaled(enum octet_dtype x_dtype, enum octet_dtype dtype, const void *x,
+                          vf32 factor)
+{
+    return round_to(dtype, canonical(vf32_mul(load(x_dtype, x), factor)));
+}
+
+static INLINE void scale_loop(enum octet_dtype x_dtype, size_t n, const void *x,
+                              const float *factors, size_t stride, enum octet_dtype dtype, void *y)
+{
+    const size_t bytes = element_bytes(x_dtype), y_bytes = element_bytes(dtype);
+    const char *p = x;
+    char *q = y;
+    vf32 factor = vf32_set1(n ? factors[0] : 0);
+    size_t i = 0;
+
+    for (; i + VL <= n; i += VL) {
+        if (stride)
+            factor = vf32_load(factors + i);
+        store_rounded(dtype, q + i * y_bytes, scaled(x_dtype, dtype, p + i * bytes, factor));
+    }
+    if (i < n) {
+        char in[VL * 4] = {0}, out[VL * 4];
+        float some[VL] = {0};
+        memcpy(in, p + i * bytes, (n - i) * bytes);
+        if (stride) {
+            memcpy(some, factors + i, (n - i) * sizeof(float));
+            factor = vf32_load(some);
+        }
+        store_rounded(dtype, out, scaled(x_dtype, dtype, in, factor));
+        memcpy(q + i * y_bytes, out, (n - i) * y_bytes);
+    }
+}
+
+static void scale_s64(size_t n, const void *x, const float *factors, size_t stride,
+                      enum octet_dtype dtype, void *y)
+{
+    for (size_t i = 0; i < n; i++) {
+        float value;
+        decode_s64(1, (const char *)x + i * sizeof(int64_t), &value);
+        scale_loop(OCTET_DTYPE_F32, 1, &value, factors + i * stride, 0, dtype,
+                   (char *)y + i * element_bytes(dtype));
+    }
+}
+
+static INLINE void scale_to(enum octet_dtype x_dtype, size_t n, const void *x, const float *factors,
+                            size_t stride, enum octet_dtype dtype, void *y)
+{
+    switch (x_dtype) {
+#define SCALE(T)                                                                                   \
+    case OCTET_DTYPE_##T:                                                                          \
+        scale_loop(OCTET_DTYPE_##T, n, x, factors, stride, dtype, y);                              \
+        break;
+        DECODED(SCALE)
+#undef SCALE
+    case OCTET_DTYPE_S64:
+        scale_s64(n, x, factors, stride, dtype, y);
+        break;
+    default:
+        scale_loop(OCTET_DTYPE_F32, n, x, factors, stride, dtype, y);
+    }
+}
+
+static void scale(enum octet_dtype x_dtype, size_t n, const void *x, const float *factors,
+                  size_t stride, enum octet_dtype dtype, void *y)
+{
+    if (dtype == OCTET_DTYPE_BF16)
+        scale_to(x_dtype, n, x, factors, stride, OCTET_DTYPE_BF16, y);
+    else
+        scale_to(x_dtype, n, x, factors, stride, OCTET_DTYPE_F32, y);
+}
+
+/* ---- finish ---- */
+
+struct finish_scales {
+    const float *lhs, *rhs; /* NULL: none */
+    bool adds;
+};
+
+static INLINE vf32 finished(enum octet_dtype dtype, const struct finish_scales *scales, vf32 sum,
+                            vf32 lhs, vf32 rhs, const void *y)
+{
+    sum = round_to(dtype, sum);
+    if (scales->lhs)
+        sum = round_to(dtype, vf32_mul(sum, lhs));
+    if (scales->rhs)
+        sum = round_to(dtype, vf32_mul(sum, rhs));
+    if (scales->adds)
+        sum = round_to(dtype, vf32_add(load(dtype, y), sum));
+    return canonical(sum);
+}
+
+static INLINE void finish_loop(size_t n, const float *sums, struct finish_scales scales,
+                               size_t stride, enum octet_dtype dtype, void *y)
+{
+    const size_t bytes = element_bytes(dtype);
+    char *q = y;
+    vf32 lhs = vf32_set1(scales.lhs ? scales.lhs[0] : 0);
+    vf32 rhs = vf32_set1(scales.rhs && n ? scales.rhs[0] : 0);
+    size_t i = 0;
+
+    stride = scales.rhs ? stride : 0;
+    for (; i + VL <= n; i += VL) {
+        if (stride)
+            rhs = vf32_load(scales.rhs + i);
+        store_rounded(dtype, q + i * bytes,
+                      finished(dtype, &scales, vf32_load(sums + i), lhs, rhs, q + i * bytes));
+    }
+    if (i < n) {
+        float in[VL] = {0}, some[VL] = {0};
+        char out[VL * 4] = {0};
+        memcpy(in, sums + i, (n - i) * sizeof(float));
+        if (stride) {
+            memcpy(some, scales.rhs + i, (n - i) * sizeof(float));
+            rhs = vf32_load(some);
+        }
+        if (scales.adds)
+            memcpy(out, q + i * bytes, (n - i) * bytes);
+        store_rounded(dtype, out, finished(dtype, &scales, vf32_load(in), lhs, rhs, out));
+        memcpy(q + i * bytes, out, (n - i) * bytes);
+    }
+}
+
+static void finish(size_t n, const float *sums, const float *lhs_scale, const float *rhs_scale,
+                   size_t stride, int add, enum octet_dtype dtype, void *y)
+{
+    struct finish_scales scales = {lhs_scale, rhs_scale, add != 0};
+
+    if (dtype == OCTET_DTYPE_BF16)
+        finish_loop(n, sums, scales, stride, OCTET_DTYPE_BF16, y);
+    else
+        finish_loop(n, sums, scales, stride, OCTET_DTYPE_F32, y);
+}
+
+#define ELEMENTWISE_TABLE                                                                          \
+    .decode = decode, .cast = cast, .saturate = saturate, .amax = amax,                            \
+    .amax_columns = amax_columns, .quantize = quantize, .scale = scale, .finish = finish

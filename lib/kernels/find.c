@@ -1,0 +1,246 @@
+/* Which kernel sets there are, which of them this CPU can run, and workers. Compiled for the oldest
+ * CPU, as everything outside the sets' folders.
+ *
+ * Decision: a set is also tried before it is handed out. Octet promises the same bits on every CPU,
+ * and VDPBF16PS's order of additions is documented by some vendors only. */
+#include <cpuinfo.h>
+#include <math.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/float_env.h"
+#include "base/pool.h"
+#include "dtypes/codes.h"
+#include "kernels/gemm_private.h"
+#include "kernels/list.h"
+#include "octet/workers.h"
+
+enum { THREADS_MAX = 1024 };
+
+struct row {
+    const struct oct_kernels *kernels;
+    uint32_t needs;
+};
+
+static const struct row rows[] = {
+#define ROW(name, needs) {&oct_kernels_##name, needs},
+    OCT_KERNEL_SETS(ROW)
+#undef ROW
+};
+enum { ROW_COUNT = sizeof rows / sizeof rows[0] };
+
+static const char *const feature_names[] = {
+#define NAME(name) #name,
+    OCT_CPU_FEATURES(NAME)
+#undef NAME
+};
+static const char *const feature_obstacles[] = {
+#define OBSTACLE(name) "the CPU lacks " #name,
+    OCT_CPU_FEATURES(OBSTACLE)
+#undef OBSTACLE
+};
+
+static uint32_t cpu_features(void)
+{
+    uint32_t has = 0;
+
+    if (!cpuinfo_initialize())
+        return 0;
+#define HAS(name) has |= cpuinfo_has_x86_##name() ? OCT_CPU_BIT(name) : 0;
+    OCT_CPU_FEATURES(HAS)
+#undef HAS
+    return has;
+}
+
+/* ---- The trial of a set ---- */
+
+enum { TRIAL_PAIRS = 16, TRIAL_ROUNDS = 8 };
+
+static uint32_t random_bits(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 32);
+}
+
+/* A number that is exact in BF16; round by round nearer to the ends of the range, so that products
+ * overflow, vanish, and are smaller than what they are added to. */
+static float trial_number(uint64_t *state, int round)
+{
+    uint32_t bits = random_bits(state), spread = 4u << (round > 5 ? 5 : round);
+    uint32_t exponent = 127 - spread / 2 + (bits >> 8) % spread;
+
+    return oct_f32_from_bits((bits & 0x807f0000u) | exponent << 23);
+}
+
+/* Row r, column c of a panel of width w at k. */
+static void put(const struct oct_gemm_path *path, bool pairs, void *panel, size_t width, size_t k,
+                size_t at, float value)
+{
+    (void)path;
+    if (pairs)
+        ((uint16_t *)panel)[(k / 2 * width + at) * 2 + k % 2] =
+            (uint16_t)(oct_f32_bits(value) >> 16);
+    else
+        ((float *)panel)[k * width + at] = value;
+}
+
+static bool same(float a, float b)
+{
+    return oct_f32_bits(a) == oct_f32_bits(b) || (a != a && b != b);
+}
+
+/* The first row's sums against fused additions in the order of gemm.h. */
+static bool try_round(const struct oct_gemm_path *path, bool pairs, int round, uint64_t *state)
+{
+    enum { DEPTH = 2 * TRIAL_PAIRS, WIDTH = OCT_GEMM_TILE_MAX / OCT_GEMM_ROWS_MAX };
+    _Alignas(64) float a[DEPTH * OCT_GEMM_ROWS_MAX] = {0}, b[DEPTH * WIDTH];
+    float rows_in[DEPTH], columns_in[DEPTH][WIDTH], tile[OCT_GEMM_TILE_MAX];
+    const size_t width = path->column_width;
+
+    for (size_t k = 0; k < DEPTH; k++) {
+        rows_in[k] = trial_number(state, round);
+        put(path, pairs, a, path->row_width, k, 0, rows_in[k]);
+        for (size_t c = 0; c < width; c++) {
+            columns_in[k][c] = trial_number(state, round);
+            put(path, pairs, b, width, k, c, columns_in[k][c]);
+        }
+    }
+    path->narrow[1](TRIAL_PAIRS, a, b, 0, tile);
+    for (size_t c = 0; c < width; c++) {
+        float sum = 0;
+        for (size_t k = 0; k < DEPTH; k += 2) {
+            sum = fmaf(rows_in[k + 1], columns_in[k + 1][c], sum);
+            sum = fmaf(rows_in[k], columns_in[k][c], sum);
+        }
+        if (!same(sum, tile[c]))
+            return false;
+    }
+    return true;
+}
+
+static bool try_path(const struct oct_gemm_path *path, bool pairs)
+{
+    uint64_t state = 1;
+    bool fine = true;
+    struct oct_float_env env = oct_float_env_enter();
+
+    for (int round = 0; path->pack && fine && round < TRIAL_ROUNDS; round++)
+        fine = try_round(path, pairs, round, &state);
+    oct_float_env_leave(env);
+    return fine;
+}
+
+static const char *obstacle_of(const struct row *row)
+{
+    uint32_t lacks = row->needs & ~cpu_features();
+
+    for (size_t f = 0; f < OCT_CPU_FEATURE_COUNT; f++)
+        if (lacks & 1u << f)
+            return feature_obstacles[f];
+    if (!try_path(&row->kernels->gemm->f32, false))
+        return "the CPU's fused additions give other bits than they should";
+    if (!try_path(&row->kernels->gemm->bf16, true))
+        return "the CPU's VDPBF16PS adds in another order than the contract's";
+    return NULL;
+}
+
+/* ---- Finding ---- */
+
+const struct oct_kernels *oct_kernels_at(size_t index)
+{
+    return index < ROW_COUNT ? rows[index].kernels : NULL;
+}
+
+const char *octet_kernel_set_name(size_t index)
+{
+    return index < ROW_COUNT ? rows[index].kernels->name : NULL;
+}
+
+const char *octet_kernel_set_obstacle(size_t index)
+{
+    return index < ROW_COUNT ? obstacle_of(&rows[index]) : "there is no such kernel set";
+}
+
+const char *octet_cpu_feature(size_t index)
+{
+    uint32_t has = cpu_features();
+
+    for (size_t f = 0; f < OCT_CPU_FEATURE_COUNT; f++)
+        if (has & 1u << f && index-- == 0)
+            return feature_names[f];
+    return NULL;
+}
+
+const struct oct_kernels *oct_kernels_find(const char *name, const char **obstacle)
+{
+    const bool any = !name || !*name;
+    const char *why = "there is no such kernel set";
+
+    for (size_t i = ROW_COUNT; i-- > 0;) {
+        if (!any && strcmp(name, rows[i].kernels->name) != 0)
+            continue;
+        why = obstacle_of(&rows[i]);
+        if (!why)
+            return rows[i].kernels;
+    }
+    if (obstacle)
+        *obstacle = why;
+    return NULL;
+}
+
+/* ---- Workers ---- */
+
+static int32_t cpu_count(void)
+{
+    cpu_set_t set;
+    int32_t count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+
+    return count < THREADS_MAX ? count : THREADS_MAX;
+}
+
+enum octet_status octet_workers_create(const char *kernel_set, int32_t threads, octet_workers **out,
+                                       struct octet_error *err)
+{
+    const char *obstacle = NULL;
+    const struct oct_kernels *kernels = oct_kernels_find(kernel_set, &obstacle);
+
+    *out = NULL;
+    if (!kernels)
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, "kernels", "'%s': %s",
+                          kernel_set ? kernel_set : "", obstacle);
+    if (threads < 0 || threads > THREADS_MAX)
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, "threads", "%d is outside 0..%d", threads,
+                          THREADS_MAX);
+    octet_workers *workers = calloc(1, sizeof *workers);
+    if (workers) {
+        workers->kernels = kernels;
+        workers->threads = threads ? threads : cpu_count();
+        workers->pool = workers->threads > 1 ? oct_pool_create((size_t)workers->threads) : NULL;
+    }
+    if (!workers || (workers->threads > 1 && !workers->pool)) {
+        free(workers);
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, "threads", "no memory for %d threads",
+                          threads);
+    }
+    *out = workers;
+    return OCTET_OK;
+}
+
+void octet_workers_destroy(octet_workers *workers)
+{
+    if (!workers)
+        return;
+    oct_pool_destroy(workers->pool);
+    free(workers);
+}
+
+const char *octet_workers_kernels(const octet_workers *workers)
+{
+    return workers->kernels->name;
+}
+
+int32_t octet_workers_threads(const octet_workers *workers)
+{
+    return workers->threads;
+}

@@ -1,0 +1,276 @@
+/* See gemm.h. Cuts products into items of rows x columns, which share no sums; walks each item in
+ * blocks of k: its rows are packed into a buffer that stays in L2, then one panel of columns after
+ * another is packed into L1 and used for all of them.
+ *
+ * Decision: packing decodes on the way, so that codes are read once a chunk of rows and decoded
+ * numbers never reach memory. */
+#include "kernels/gemm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/pool.h"
+#include "kernels/gemm_private.h"
+
+enum {
+    CHUNK_ROWS = 280,    /* 280 x 256 f32: 280 KiB of L2 */
+    CHUNK_COLUMNS = 512, /* so that packing rows costs a small part of using them */
+    CHUNK_COLUMNS_MIN = 128,
+    ITEMS_A_THREAD = 4, /* for balance, where the product is large enough */
+    PANELS_MAX = 4,
+    ALIGNMENT = 64
+};
+
+/* How one product is cut. */
+struct cut {
+    const struct oct_gemm_path *path;
+    size_t rows, columns;             /* of a chunk */
+    size_t row_chunks, column_chunks; /* items: one for each pair */
+    bool is_integer;
+};
+
+struct work {
+    const struct oct_gemm *list;
+    const struct cut *cuts;
+    const size_t *begin; /* first item of each product, and their total */
+    size_t count;
+    const struct oct_gemm_kernels *kernels;
+    const struct octet_cancel *cancel;
+    char *buffers; /* by thread: struct bench, packed rows, packed columns */
+    size_t buffer_bytes, rows_bytes;
+};
+
+/* What a thread works in. */
+struct bench {
+    struct oct_gemm_scratch scratch;
+    _Alignas(ALIGNMENT) float tile[OCT_GEMM_TILE_MAX];
+    int64_t row_depth[OCT_GEMM_BLOCK], column_depth[OCT_GEMM_BLOCK];
+    int64_t row_offsets[CHUNK_ROWS + OCT_GEMM_ROWS_MAX];
+    int64_t column_offsets[CHUNK_COLUMNS];
+};
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static bool is_integer(enum octet_dtype dtype)
+{
+    return dtype == OCTET_DTYPE_S8 || dtype == OCTET_DTYPE_S4;
+}
+
+/* ---- Cutting ---- */
+
+/* Chunks of at most `most`, nearly equal, each a multiple of width but the last. */
+static size_t chunk_of(size_t n, size_t most, size_t width)
+{
+    size_t chunks = (n + most - 1) / most;
+    return chunks ? round_up((n + chunks - 1) / chunks, width) : width;
+}
+
+static struct cut cut_product(const struct oct_gemm *g, const struct oct_gemm_kernels *kernels,
+                              size_t threads)
+{
+    bool exact =
+        kernels->bf16.pack && g->lhs.dtype != OCTET_DTYPE_F32 && g->rhs.dtype != OCTET_DTYPE_F32;
+    struct cut cut = {.path = exact ? &kernels->bf16 : &kernels->f32,
+                      .is_integer = is_integer(g->lhs.dtype) && is_integer(g->rhs.dtype)};
+    const size_t m = (size_t)g->m, n = (size_t)g->n;
+    size_t most = CHUNK_COLUMNS;
+
+    cut.rows = chunk_of(m, CHUNK_ROWS, cut.path->row_width);
+    cut.row_chunks = (m + cut.rows - 1) / cut.rows;
+    while (threads > 1 && most > CHUNK_COLUMNS_MIN &&
+           cut.row_chunks * ((n + most - 1) / most) < ITEMS_A_THREAD * threads)
+        most /= 2;
+    cut.columns = chunk_of(n, most, cut.path->column_width);
+    cut.column_chunks = (n + cut.columns - 1) / cut.columns;
+    return cut;
+}
+
+/* ---- One item ---- */
+
+static bool fill_offsets(const int64_t *table, int64_t stride, size_t first, size_t count,
+                         int64_t *offsets)
+{
+    bool run = true;
+
+    for (size_t i = 0; i < count; i++) {
+        offsets[i] = stride ? (int64_t)(first + i) * stride : table[first + i];
+        run &= offsets[i] == offsets[0] + (int64_t)i;
+    }
+    return run;
+}
+
+static struct oct_gemm_view view_of(const struct oct_gemm_side *side, size_t first, size_t count,
+                                    int64_t *offsets, const int64_t *depth)
+{
+    struct oct_gemm_view view = {.dtype = side->dtype,
+                                 .element_bytes = octet_dtype_bytes(side->dtype),
+                                 .data = side->data,
+                                 .free = offsets,
+                                 .depth = depth,
+                                 .free_count = count};
+    view.free_is_run = fill_offsets(side->free, side->free_stride, first, count, offsets);
+    return view;
+}
+
+static void set_block(struct oct_gemm_view *view, const struct oct_gemm_side *side, size_t k,
+                      size_t count, int64_t *depth)
+{
+    view->depth_count = count;
+    view->depth_is_run = fill_offsets(side->depth, side->depth_stride, k, count, depth);
+}
+
+/* A part of one product in work, and where its numbers lie. */
+struct item {
+    const struct oct_gemm *g;
+    const struct cut *cut;
+    struct oct_gemm_view rows, columns;
+    float *out;
+    char *rows_packed, *columns_packed;
+    struct bench *bench;
+};
+
+/* `count` columns, of `panels` panels, against all packed rows. */
+static void multiply(const struct item *item, const struct oct_gemm_kernels *kernels, size_t pairs,
+                     size_t panels, size_t first, size_t count, int mode)
+{
+    const struct oct_gemm_path *path = item->cut->path;
+    const size_t row_panel = pairs * path->pair_bytes * path->row_width;
+    const size_t column_panel = pairs * path->pair_bytes * path->column_width;
+    const size_t stride = (size_t)item->g->out_stride;
+    const char *a = item->rows_packed;
+
+    for (size_t r = 0; r < item->rows.free_count; r += path->row_width, a += row_panel) {
+        size_t rows = smaller(path->row_width, item->rows.free_count - r);
+        oct_gemm_tile *tile = panels > 1 ? path->wide[rows] : path->narrow[rows];
+        tile(pairs, a, item->columns_packed, column_panel, item->bench->tile);
+        kernels->merge(rows, count, item->bench->tile, panels * path->column_width,
+                       item->out + r * stride + first, stride, mode);
+    }
+}
+
+/* The block of k that both views are set to. */
+static void run_block(const struct item *item, const struct oct_gemm_kernels *kernels, int mode)
+{
+    const struct oct_gemm_path *path = item->cut->path;
+    const size_t pairs = (item->rows.depth_count + 1) / 2, columns = item->columns.free_count;
+    const size_t width = path->column_width, rows = item->rows.free_count;
+    size_t most = rows <= path->row_width && path->panels[rows] ? path->panels[rows] : 1;
+    char *to = item->rows_packed;
+
+    for (size_t r = 0; r < rows; r += path->row_width) {
+        path->pack(&item->rows, r, smaller(path->row_width, rows - r), path->row_width, to,
+                   &item->bench->scratch);
+        to += pairs * path->pair_bytes * path->row_width;
+    }
+    for (size_t c = 0, step; c < columns; c += step) {
+        size_t panels = columns - c > (most - 1) * width ? most : 1;
+        to = item->columns_packed;
+        step = smaller(panels * width, columns - c);
+        for (size_t p = 0; p < step; p += width) {
+            path->pack(&item->columns, c + p, smaller(width, step - p), width, to,
+                       &item->bench->scratch);
+            to += pairs * path->pair_bytes * width;
+        }
+        multiply(item, kernels, pairs, panels, c, step, mode);
+    }
+}
+
+static void run_item(void *user, size_t index, size_t thread)
+{
+    const struct work *work = user;
+    char *buffer = work->buffers + thread * work->buffer_bytes;
+    size_t low = 0, high = work->count;
+
+    while (high - low > 1) { /* the last product that begins at or before the item */
+        size_t middle = (low + high) / 2;
+        *(work->begin[middle] <= index ? &low : &high) = middle;
+    }
+    const struct oct_gemm *g = &work->list[low];
+    const struct cut *cut = &work->cuts[low];
+    const size_t row = (index - work->begin[low]) / cut->column_chunks * cut->rows;
+    const size_t column = (index - work->begin[low]) % cut->column_chunks * cut->columns;
+    struct bench *bench = (struct bench *)buffer;
+    struct item item = {.g = g,
+                        .cut = cut,
+                        .out = g->out + row * (size_t)g->out_stride + column,
+                        .bench = bench,
+                        .rows_packed = buffer + sizeof *bench,
+                        .columns_packed = buffer + sizeof *bench + work->rows_bytes};
+
+    item.rows = view_of(&g->lhs, row, smaller(cut->rows, (size_t)g->m - row), bench->row_offsets,
+                        bench->row_depth);
+    item.columns = view_of(&g->rhs, column, smaller(cut->columns, (size_t)g->n - column),
+                           bench->column_offsets, bench->column_depth);
+    for (size_t r = 0; g->k == 0 && r < item.rows.free_count; r++)
+        memset(item.out + r * (size_t)g->out_stride, 0, item.columns.free_count * sizeof(float));
+    for (size_t k = 0; k < (size_t)g->k; k += OCT_GEMM_BLOCK) {
+        size_t depth = smaller(OCT_GEMM_BLOCK, (size_t)g->k - k);
+        int mode = (k == 0 ? OCT_GEMM_FIRST : 0) | (k + depth == (size_t)g->k ? OCT_GEMM_LAST : 0) |
+                   (cut->is_integer ? OCT_GEMM_INTEGER : 0);
+        /* An item can be long; what stops it is reported by the pool. */
+        if (octet_cancel_check(work->cancel, NULL) != OCTET_OK)
+            return;
+        set_block(&item.rows, &g->lhs, k, depth, bench->row_depth);
+        set_block(&item.columns, &g->rhs, k, depth, bench->column_depth);
+        run_block(&item, work->kernels, mode);
+    }
+}
+
+/* ---- The list ---- */
+
+/* Cuts all products and finds the largest chunk of rows. */
+static void plan(struct work *work, struct cut *cuts, size_t *begin, size_t threads)
+{
+    size_t rows_bytes = 0;
+
+    begin[0] = 0;
+    for (size_t i = 0; i < work->count; i++) {
+        cuts[i] = cut_product(&work->list[i], work->kernels, threads);
+        begin[i + 1] = begin[i] + cuts[i].row_chunks * cuts[i].column_chunks;
+        size_t bytes = cuts[i].rows * cuts[i].path->pair_bytes * OCT_GEMM_BLOCK / 2;
+        rows_bytes = bytes > rows_bytes ? bytes : rows_bytes;
+    }
+    const struct oct_gemm_path *f32 = &work->kernels->f32; /* its panels are the larger ones */
+    size_t columns_bytes = PANELS_MAX * f32->column_width * f32->pair_bytes * OCT_GEMM_BLOCK / 2;
+    work->rows_bytes = round_up(rows_bytes + OCT_GEMM_PANEL_SLACK, ALIGNMENT);
+    work->buffer_bytes = sizeof(struct bench) + work->rows_bytes +
+                         round_up(columns_bytes + OCT_GEMM_PANEL_SLACK, ALIGNMENT);
+    work->cuts = cuts;
+    work->begin = begin;
+}
+
+enum octet_status oct_gemm_run(const octet_workers *workers, const struct octet_cancel *cancel,
+                               const struct oct_gemm *list, size_t count, struct octet_error *err)
+{
+    struct work work = {
+        .list = list, .count = count, .kernels = workers->kernels->gemm, .cancel = cancel};
+    size_t threads = oct_pool_threads(workers->pool);
+    enum octet_status status;
+
+    if (count == 0)
+        return octet_cancel_check(cancel, err);
+    struct cut *cuts = calloc(count, sizeof *cuts);
+    size_t *begin = calloc(count + 1, sizeof *begin);
+    if (cuts && begin) {
+        plan(&work, cuts, begin, threads);
+        threads = smaller(threads, begin[count]);
+        work.buffers = threads ? aligned_alloc(ALIGNMENT, threads * work.buffer_bytes) : NULL;
+    }
+    if (!cuts || !begin || (threads && !work.buffers))
+        status = octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                            "no memory for the working buffers of %zu products", count);
+    else
+        status = oct_pool_run(workers->pool, begin[count], cancel, run_item, &work, err);
+    free(work.buffers);
+    free(begin);
+    free(cuts);
+    return status;
+}

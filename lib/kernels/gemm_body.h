@@ -1,0 +1,316 @@
+/* Packing, tiles and merging of gemm_private.h over a set's vector words. Included by each set's
+ * kernels.c after its simd.h, with
+ *   MR, NV   rows and vectors of a tile
+ *   ROWS(X)  X(1) ... X(MR)
+ *   WIDE(X)  X(rows, panels): where several panels are taken at once
+ *   PAIRS    1 where the set has vf32_dot_pair, for the bf16 path
+ *   UNROLL   pragma: without it the sums of a tile do not stay in registers */
+
+enum { NR = NV * VL };
+
+/* ---- Tiles ---- */
+
+/* The order of additions is the contract (gemm.h): one chain for each sum, the odd k of a pair
+ * first. More chains would be faster where rows are few, and the bits would depend on them. */
+static INLINE void tile_f32(size_t rows, size_t vectors, size_t pairs, const float *a,
+                            const float *b, size_t panel_bytes, float *tile)
+{
+    const size_t panel = panel_bytes / sizeof(float);
+    vf32 sums[MR * NV];
+
+    UNROLL for (size_t s = 0; s < rows * vectors; s++) sums[s] = vf32_zero();
+    for (; pairs; pairs--, a += 2 * MR, b += 2 * NR) {
+        UNROLL for (size_t half = 0; half < 2; half++)
+        {
+            const float *ak = a + (1 - half) * MR, *bk = b + (1 - half) * NR;
+            vf32 column[MR * NV];
+            UNROLL for (size_t v = 0; v < vectors; v++) column[v] =
+                vf32_load(bk + v / NV * panel + v % NV * VL);
+            UNROLL for (size_t r = 0; r < rows; r++)
+            {
+                vf32 row = vf32_set1(ak[r]);
+                UNROLL for (size_t v = 0; v < vectors; v++) sums[r * vectors + v] =
+                    vf32_fma(row, column[v], sums[r * vectors + v]);
+            }
+        }
+    }
+    UNROLL for (size_t s = 0; s < rows * vectors; s++) vf32_store(tile + s * VL, sums[s]);
+}
+
+#if PAIRS
+static INLINE void tile_bf16(size_t rows, size_t vectors, size_t pairs, const uint32_t *a,
+                             const uint32_t *b, size_t panel_bytes, float *tile)
+{
+    const size_t panel = panel_bytes / sizeof(uint32_t);
+    vf32 sums[MR * NV];
+
+    UNROLL for (size_t s = 0; s < rows * vectors; s++) sums[s] = vf32_zero();
+    for (; pairs; pairs--, a += MR, b += NR) {
+        vu32 column[MR * NV];
+        UNROLL for (size_t v = 0; v < vectors; v++) column[v] =
+            vu32_load(b + v / NV * panel + v % NV * VL);
+        UNROLL for (size_t r = 0; r < rows; r++)
+        {
+            vu32 row = vu32_set1(a[r]);
+            UNROLL for (size_t v = 0; v < vectors; v++) sums[r * vectors + v] =
+                vf32_dot_pair(sums[r * vectors + v], row, column[v]);
+        }
+    }
+    UNROLL for (size_t s = 0; s < rows * vectors; s++) vf32_store(tile + s * VL, sums[s]);
+}
+#endif
+
+#define TILE(path, rows, panels)                                                                   \
+    static void path##_##rows##x##panels(size_t pairs, const void *a, const void *b,               \
+                                         size_t panel_bytes, float *tile)                          \
+    {                                                                                              \
+        tile_##path(rows, (panels)*NV, pairs, a, b, panel_bytes, tile);                            \
+    }
+#define TILE_F32(rows) TILE(f32, rows, 1)
+#define TILE_F32_WIDE(rows, panels) TILE(f32, rows, panels)
+ROWS(TILE_F32)
+WIDE(TILE_F32_WIDE)
+#if PAIRS
+#define TILE_BF16(rows) TILE(bf16, rows, 1)
+#define TILE_BF16_WIDE(rows, panels) TILE(bf16, rows, panels)
+ROWS(TILE_BF16)
+WIDE(TILE_BF16_WIDE)
+#endif
+
+static void merge(size_t rows, size_t columns, const float *tile, size_t tile_stride, float *out,
+                  size_t out_stride, int mode)
+{
+    for (size_t r = 0; r < rows; r++, tile += tile_stride, out += out_stride) {
+        for (size_t c = 0; c < columns; c += VL) {
+            const size_t count = columns - c < VL ? columns - c : VL;
+            float buffer[VL] = {0}, *y = out + c;
+            if (count < VL) {
+                if (!(mode & OCT_GEMM_FIRST))
+                    memcpy(buffer, y, count * sizeof(float));
+                y = buffer;
+            }
+            vf32 sum = vf32_load(tile + c);
+            if (mode & OCT_GEMM_INTEGER) {
+                vu32 total = vf32_to_s32(sum);
+                if (!(mode & OCT_GEMM_FIRST))
+                    total = vu32_add(vu32_load(y), total);
+                sum = mode & OCT_GEMM_LAST ? vf32_from_s32(total) : vu32_float(total);
+            } else {
+                if (!(mode & OCT_GEMM_FIRST))
+                    sum = vf32_add(vf32_load(y), sum);
+                if (mode & OCT_GEMM_LAST)
+                    sum = canonical(sum);
+            }
+            vf32_store(y, sum);
+            if (count < VL)
+                memcpy(out + c, buffer, count * sizeof(float));
+        }
+    }
+}
+
+/* ---- Packing ---- */
+
+/* Numbers of a panel's entry (a k, or a pair of them) from a vector of each. */
+static INLINE vu32 pair_of(vf32 even, vf32 odd)
+{
+    return vu32_or(vu32_and(vf32_bits(odd), vu32_set1(0xffff0000u)), vu32_shr(vf32_bits(even), 16));
+}
+
+/* One row of codes into scratch, as f32 or as BF16, with zeros up to a whole vector of entries. */
+static INLINE void decode_row(enum octet_dtype dtype, bool pairs, size_t depth, const char *codes,
+                              uint32_t *row)
+{
+    const size_t bytes = element_bytes(dtype), entry = pairs ? 2 : 4;
+    const size_t whole = pairs ? 2 * VL : VL; /* numbers in a vector of entries */
+    char *y = (char *)row;
+
+    for (size_t k = 0; k < (depth + whole - 1) / whole * whole; k += VL) {
+        char rest[VL * 4] = {0};
+        const char *x = codes + k * bytes;
+        if (k + VL > depth) {
+            if (k < depth)
+                memcpy(rest, x, (depth - k) * bytes);
+            x = rest;
+        }
+        vf32 v = k < depth ? load(dtype, x) : vf32_zero();
+        if (pairs)
+            vu32_store_u16(y + k * entry, vu32_shr(vf32_bits(v), 16));
+        else
+            vf32_store(y + k * entry, v);
+    }
+}
+
+/* scratch[r][entry] -> panel[entry][width], VL rows at a time. Stores whole vectors: what goes
+ * past width is overwritten by the next entry, or lies in the slack. */
+static INLINE void turn_rows(const struct oct_gemm_scratch *scratch, size_t entries, size_t width,
+                             uint32_t *panel)
+{
+    for (size_t e = 0; e < entries; e += VL) {
+        vu32 square[VL];
+        UNROLL for (size_t r = 0; r < VL; r++) square[r] = vu32_load(scratch->rows[r] + e);
+        vu32_transpose(square);
+        if (e + VL <= entries) {
+            UNROLL for (size_t j = 0; j < VL; j++) vu32_store(panel + (e + j) * width, square[j]);
+        } else {
+            for (size_t j = 0; j < entries - e; j++)
+                vu32_store(panel + (e + j) * width, square[j]);
+        }
+    }
+}
+
+/* The codes of one free index when they do not lie side by side. */
+static const char *gather(const struct oct_gemm_view *view, int64_t free, unsigned char *codes)
+{
+    const int64_t *depth = view->depth;
+    const size_t n = view->depth_count;
+
+    switch (view->element_bytes) {
+    case 1:
+        for (size_t k = 0; k < n; k++)
+            codes[k] = (unsigned char)view->data[free + depth[k]];
+        break;
+    case 2:
+        for (size_t k = 0; k < n; k++)
+            memcpy(codes + 2 * k, view->data + 2 * (free + depth[k]), 2);
+        break;
+    default:
+        for (size_t k = 0; k < n; k++)
+            memcpy(codes + 4 * k, view->data + 4 * (free + depth[k]), 4);
+    }
+    return (const char *)codes;
+}
+
+static INLINE void pack_along_depth(enum octet_dtype dtype, bool pairs,
+                                    const struct oct_gemm_view *view, size_t first, size_t count,
+                                    size_t width, uint32_t *panel, struct oct_gemm_scratch *scratch)
+{
+    const size_t entries = pairs ? (view->depth_count + 1) / 2 : (view->depth_count + 1) / 2 * 2;
+
+    for (size_t at = 0; at < width; at += VL) {
+        for (size_t r = 0; r < VL; r++) {
+            if (at + r >= count) {
+                memset(scratch->rows[r], 0, sizeof scratch->rows[r]);
+                continue;
+            }
+            int64_t free = view->free[first + at + r];
+            const char *codes = view->depth_is_run ? view->data + (free + view->depth[0]) *
+                                                                      (int64_t)view->element_bytes
+                                                   : gather(view, free, scratch->codes);
+            decode_row(dtype, pairs, view->depth_count, codes, scratch->rows[r]);
+            if (!pairs && view->depth_count % 2)
+                scratch->rows[r][view->depth_count] = 0; /* VL may be 1 */
+        }
+        turn_rows(scratch, entries, width, panel + at);
+    }
+}
+
+/* VL neighbours of codes, of which `count` exist. */
+static INLINE vf32 load_some(enum octet_dtype dtype, const char *x, size_t count)
+{
+    char rest[VL * 4] = {0};
+
+    if (count >= VL)
+        return load(dtype, x);
+    memcpy(rest, x, count * element_bytes(dtype));
+    return load(dtype, rest);
+}
+
+/* Both may store past width, as turn_rows. */
+static INLINE void pack_along_free(enum octet_dtype dtype, bool pairs,
+                                   const struct oct_gemm_view *view, size_t first, size_t width,
+                                   uint32_t *panel)
+{
+    enum { AHEAD = 48 }; /* in k: rows lie far apart, where no prefetcher of a CPU follows */
+    const int64_t bytes = (int64_t)element_bytes(dtype);
+    const char *x = view->data + view->free[first] * bytes;
+    const size_t n = view->depth_count, exist = view->free_count - first, step = pairs ? 2 : 1;
+
+    for (size_t k = 0; k < n + n % 2; k += step, panel += width) {
+        const char *even = k < n ? x + view->depth[k] * bytes : NULL;
+        const char *odd = pairs && k + 1 < n ? x + view->depth[k + 1] * bytes : NULL;
+        for (size_t ahead = k + AHEAD; ahead < k + AHEAD + step && ahead < n; ahead++)
+            __builtin_prefetch(x + view->depth[ahead] * bytes);
+        for (size_t at = 0; at < width; at += VL) {
+            const size_t skip = at * (size_t)bytes, left = exist > at ? exist - at : 0;
+            vf32 e = even && left ? load_some(dtype, even + skip, left) : vf32_zero();
+            vf32 o = odd && left ? load_some(dtype, odd + skip, left) : vf32_zero();
+            vu32_store(panel + at, pairs ? pair_of(e, o) : vf32_bits(e));
+        }
+    }
+}
+
+static INLINE void pack_as(enum octet_dtype dtype, bool pairs, const struct oct_gemm_view *view,
+                           size_t first, size_t count, size_t width, uint32_t *panel,
+                           struct oct_gemm_scratch *scratch)
+{
+    if (view->free_is_run && !view->depth_is_run)
+        pack_along_free(dtype, pairs, view, first, width, panel);
+    else
+        pack_along_depth(dtype, pairs, view, first, count, width, panel, scratch);
+}
+
+#define PACKED(X) /* besides F32 */                                                                \
+    X(BF16)                                                                                        \
+    X(F8_E4M3FN)                                                                                   \
+    X(F8_E5M2)                                                                                     \
+    X(F4_E2M1FN)                                                                                   \
+    X(S8)                                                                                          \
+    X(S4)
+#define PACK(T)                                                                                    \
+    case OCTET_DTYPE_##T:                                                                          \
+        pack_as(OCTET_DTYPE_##T, PACK_PAIRS, view, first, count, width, panel, scratch);           \
+        break;
+
+static void pack_f32(const struct oct_gemm_view *view, size_t first, size_t count, size_t width,
+                     void *panel, struct oct_gemm_scratch *scratch)
+{
+#define PACK_PAIRS false
+    switch (view->dtype) {
+        PACKED(PACK)
+    default:
+        pack_as(OCTET_DTYPE_F32, false, view, first, count, width, panel, scratch);
+    }
+#undef PACK_PAIRS
+}
+
+#if PAIRS
+static void pack_bf16(const struct oct_gemm_view *view, size_t first, size_t count, size_t width,
+                      void *panel, struct oct_gemm_scratch *scratch)
+{
+#define PACK_PAIRS true
+    switch (view->dtype) {
+        PACKED(PACK)
+    default:
+        break; /* F32 takes the other path */
+    }
+#undef PACK_PAIRS
+}
+#endif
+
+/* ---- The table ---- */
+
+#define NARROW_F32(rows) [rows] = f32_##rows##x1,
+#define NARROW_BF16(rows) [rows] = bf16_##rows##x1,
+#define WIDE_F32(rows, panels) [rows] = f32_##rows##x##panels,
+#define WIDE_BF16(rows, panels) [rows] = bf16_##rows##x##panels,
+#define WIDE_PANELS(rows, panels) [rows] = (panels),
+
+static const struct oct_gemm_kernels gemm_kernels = {
+    .f32 = {.row_width = MR,
+            .column_width = NR,
+            .pair_bytes = 8,
+            .pack = pack_f32,
+            .narrow = {ROWS(NARROW_F32)},
+            .panels = {WIDE(WIDE_PANELS)},
+            .wide = {WIDE(WIDE_F32)}},
+#if PAIRS
+    .bf16 = {.row_width = MR,
+             .column_width = NR,
+             .pair_bytes = 4,
+             .pack = pack_bf16,
+             .narrow = {ROWS(NARROW_BF16)},
+             .panels = {WIDE(WIDE_PANELS)},
+             .wide = {WIDE(WIDE_BF16)}},
+#endif
+    .merge = merge,
+};

@@ -1,0 +1,64 @@
+/* What a kernel set gives to gemm.c: packing into panels, tiles of sums, merging into the result.
+ *
+ * A panel holds one block of k (at most 256) of `width` free indices, as pairs of k:
+ *   f32 path   [pair][2][width] f32, the even k first
+ *   bf16 path  [pair][width] u32, the odd k in the upper half; for operands that are exact in BF16
+ * An odd depth is padded with zeros. */
+#ifndef OCTET_KERNELS_GEMM_PRIVATE_H
+#define OCTET_KERNELS_GEMM_PRIVATE_H
+
+#include <stdbool.h>
+
+#include "kernels/gemm.h"
+
+enum {
+    OCT_GEMM_ROWS_MAX = 14,
+    OCT_GEMM_PANEL_SLACK = 64, /* bytes written past a panel's end */
+    OCT_GEMM_LANES_MAX = 16,
+    OCT_GEMM_TILE_MAX = 14 * 32 /* numbers of one tile call */
+};
+
+/* A part of one side: free indices and one block of k, as offsets in elements. */
+struct oct_gemm_view {
+    enum octet_dtype dtype;
+    size_t element_bytes;
+    const char *data;
+    const int64_t *free, *depth;
+    size_t free_count, depth_count;
+    bool free_is_run, depth_is_run; /* offsets rise by one */
+};
+
+/* Where a set's pack may write while it works. */
+struct oct_gemm_scratch {
+    _Alignas(64) uint32_t rows[OCT_GEMM_LANES_MAX][OCT_GEMM_BLOCK];
+    _Alignas(64) unsigned char codes[OCT_GEMM_BLOCK * 4];
+};
+
+/* Sums of one block: tile[r][c] for its rows and all columns of its panels. a: panel of row_width;
+ * b: panels of column_width, panel_bytes apart. */
+typedef void oct_gemm_tile(size_t pairs, const void *a, const void *b, size_t panel_bytes,
+                           float *tile);
+
+struct oct_gemm_path {
+    size_t row_width, column_width; /* the tile */
+    size_t pair_bytes;              /* of one free index in a panel */
+    /* Free indices first ... first + count - 1 of view; what is missing to width is zero. */
+    void (*pack)(const struct oct_gemm_view *view, size_t first, size_t count, size_t width,
+                 void *panel, struct oct_gemm_scratch *scratch);
+    oct_gemm_tile *narrow[OCT_GEMM_ROWS_MAX + 1]; /* by rows; one panel */
+    /* By rows: several panels in one call where one alone does not fill the pipelines. */
+    size_t panels[OCT_GEMM_ROWS_MAX + 1];
+    oct_gemm_tile *wide[OCT_GEMM_ROWS_MAX + 1];
+};
+
+enum { OCT_GEMM_FIRST = 1, OCT_GEMM_LAST = 2, OCT_GEMM_INTEGER = 4 };
+
+struct oct_gemm_kernels {
+    struct oct_gemm_path f32, bf16; /* bf16.pack NULL: the set has none */
+    /* Adds a tile to out, as gemm.h says: FIRST writes instead, LAST makes the final number of it;
+     * INTEGER keeps int32 in out between the two. */
+    void (*merge)(size_t rows, size_t columns, const float *tile, size_t tile_stride, float *out,
+                  size_t out_stride, int mode);
+};
+
+#endif
