@@ -28,7 +28,11 @@ enum oct_cpu_feature {
     (OCT_CPU_AVX2 | OCT_CPU_BIT(avx512f) | OCT_CPU_BIT(avx512bw) | OCT_CPU_BIT(avx512vl) |         \
      OCT_CPU_BIT(avx512dq))
 
-#define OCT_KERNEL_SETS(X) X(scalar, 0u)
+#define OCT_KERNEL_SETS(X)                                                                         \
+    X(scalar, 0u)                                                                                  \
+    X(avx2, OCT_CPU_AVX2)                                                                          \
+    X(avx512, OCT_CPU_AVX512)                                                                      \
+    X(avx512bf16, OCT_CPU_AVX512 | OCT_CPU_BIT(avx512bf16))
 
 #define OCT_KERNELS_DECLARE(name, needs) extern const struct oct_kernels oct_kernels_##name;
 OCT_KERNEL_SETS(OCT_KERNELS_DECLARE)

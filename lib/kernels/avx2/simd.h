@@ -1,0 +1,211 @@
+/* Vector words of 8 lanes: AVX2, FMA, F16C. */
+#ifndef OCTET_KERNELS_AVX2_SIMD_H
+#define OCTET_KERNELS_AVX2_SIMD_H
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dtypes/codes.h"
+#include "kernels/words.h"
+#include "octet/dtype.h"
+
+#define VL 8
+typedef __m256 vf32;
+typedef __m256i vu32;
+typedef __m256i vmask;
+
+static INLINE vu32 vu32_load(const void *p)
+{
+    return _mm256_loadu_si256(p);
+}
+static INLINE void vu32_store(void *p, vu32 v)
+{
+    _mm256_storeu_si256(p, v);
+}
+static INLINE vf32 vf32_load(const void *p)
+{
+    return _mm256_loadu_ps(p);
+}
+static INLINE void vf32_store(void *p, vf32 v)
+{
+    _mm256_storeu_ps(p, v);
+}
+static INLINE vf32 vf32_set1(float v)
+{
+    return _mm256_set1_ps(v);
+}
+static INLINE vf32 vf32_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+static INLINE vf32 vf32_mul(vf32 a, vf32 b)
+{
+    return _mm256_mul_ps(a, b);
+}
+static INLINE vf32 vf32_add(vf32 a, vf32 b)
+{
+    return _mm256_add_ps(a, b);
+}
+static INLINE vf32 vf32_fma(vf32 a, vf32 b, vf32 c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+static INLINE vf32 vf32_min(vf32 a, vf32 b)
+{
+    return _mm256_min_ps(a, b);
+}
+static INLINE vf32 vf32_max(vf32 a, vf32 b)
+{
+    return _mm256_max_ps(a, b);
+}
+static INLINE vu32 vf32_bits(vf32 v)
+{
+    return _mm256_castps_si256(v);
+}
+static INLINE vf32 vu32_float(vu32 v)
+{
+    return _mm256_castsi256_ps(v);
+}
+static INLINE vu32 vu32_set1(uint32_t v)
+{
+    return _mm256_set1_epi32((int)v);
+}
+static INLINE vu32 vu32_and(vu32 a, vu32 b)
+{
+    return _mm256_and_si256(a, b);
+}
+static INLINE vu32 vu32_or(vu32 a, vu32 b)
+{
+    return _mm256_or_si256(a, b);
+}
+static INLINE vu32 vu32_add(vu32 a, vu32 b)
+{
+    return _mm256_add_epi32(a, b);
+}
+static INLINE vu32 vu32_sub(vu32 a, vu32 b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+static INLINE vu32 vu32_shl(vu32 a, int n)
+{
+    return _mm256_slli_epi32(a, n);
+}
+static INLINE vu32 vu32_shr(vu32 a, int n)
+{
+    return _mm256_srli_epi32(a, n);
+}
+static INLINE vu32 vu32_min(vu32 a, vu32 b)
+{
+    return _mm256_min_epu32(a, b);
+}
+static INLINE vu32 vu32_max(vu32 a, vu32 b)
+{
+    return _mm256_max_epu32(a, b);
+}
+static INLINE vmask vu32_above(vu32 a, vu32 b) /* as signed numbers */
+{
+    return _mm256_cmpgt_epi32(a, b);
+}
+static INLINE vu32 vu32_select(vmask m, vu32 yes, vu32 no)
+{
+    return _mm256_blendv_epi8(no, yes, m);
+}
+static INLINE vf32 vf32_from_s32(vu32 v)
+{
+    return _mm256_cvtepi32_ps(v);
+}
+static INLINE vu32 vf32_to_s32(vf32 v)
+{
+    return _mm256_cvtps_epi32(v);
+}
+static INLINE vu32 vf32_truncate_s32(vf32 v)
+{
+    return _mm256_cvttps_epi32(v);
+}
+
+/* ---- Narrow loads and stores ---- */
+
+static INLINE vu32 vu32_from_u8(const void *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
+}
+static INLINE vu32 vu32_from_s8(const void *p)
+{
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64(p));
+}
+static INLINE vu32 vu32_from_u16(const void *p)
+{
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128(p));
+}
+static INLINE __m128i narrow_u16(vu32 v) /* lanes below 2^16 */
+{
+    return _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+}
+static INLINE void vu32_store_u16(void *p, vu32 v)
+{
+    _mm_storeu_si128(p, narrow_u16(v));
+}
+static INLINE void vu32_store_u8(void *p, vu32 v)
+{
+    __m128i half = narrow_u16(v);
+    _mm_storel_epi64(p, _mm_packus_epi16(half, half));
+}
+
+/* ---- Codes, by way of F16: VCVTPH2PS takes its subnormals whatever DAZ says ---- */
+
+static INLINE vf32 vf32_from_f16(const void *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128(p));
+}
+
+static INLINE vf32 vf32_from_e5m2(const void *p)
+{
+    return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64(p)), 8));
+}
+
+/* The exponent's bias is 8 below F16's, so the number is 2^8 times that F16. Of the sign-extended
+ * code one sign too many is in the way after the shift. A NaN's 0x3f80 becomes 0x7e00. */
+static INLINE vf32 vf32_from_e4m3fn(const void *p)
+{
+    __m128i shifted = _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64(p)), 7);
+    __m128i nan = _mm_set1_epi16(0x3f80);
+    __m128i is_nan = _mm_cmpeq_epi16(_mm_and_si128(shifted, nan), nan);
+    __m128i f16 = _mm_and_si128(shifted, _mm_set1_epi16((short)0xbfff));
+    f16 = _mm_xor_si128(f16, _mm_and_si128(is_nan, _mm_set1_epi16(0x3f80 ^ 0x7e00)));
+    return _mm256_mul_ps(_mm256_cvtph_ps(f16), _mm256_set1_ps(0x1p8f));
+}
+
+static INLINE vf32 vf32_from_e2m1fn(const void *p)
+{
+    __m128i code = _mm_cvtepu8_epi16(_mm_loadl_epi64(p));
+    __m128i sign = _mm_slli_epi16(_mm_and_si128(code, _mm_set1_epi16(8)), 12);
+    __m128i rest = _mm_slli_epi16(_mm_and_si128(code, _mm_set1_epi16(7)), 9);
+    return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(sign, rest)), _mm256_set1_ps(0x1p14f));
+}
+
+/* rows[i] lane j <-> rows[j] lane i */
+static INLINE void vu32_transpose(vu32 r[VL])
+{
+    vu32 a[VL], b[VL];
+
+#pragma GCC unroll 8
+    for (int i = 0; i < VL; i += 2) {
+        a[i] = _mm256_unpacklo_epi32(r[i], r[i + 1]);
+        a[i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < VL; i += 4) {
+        b[i] = _mm256_unpacklo_epi64(a[i], a[i + 2]);
+        b[i + 1] = _mm256_unpackhi_epi64(a[i], a[i + 2]);
+        b[i + 2] = _mm256_unpacklo_epi64(a[i + 1], a[i + 3]);
+        b[i + 3] = _mm256_unpackhi_epi64(a[i + 1], a[i + 3]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x20);
+        r[i + 4] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x31);
+    }
+}
+
+#endif

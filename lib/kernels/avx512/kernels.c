@@ -1,0 +1,17 @@
+/* The set for AVX-512 F, BW, VL and DQ. */
+#include "kernels/avx512/simd.h"
+
+#include <string.h>
+
+#include "kernels/gemm_private.h"
+#include "kernels/list.h"
+
+#include "../codes_body.h"
+#include "../elementwise_body.h"
+
+#define PAIRS 0
+#include "tile.h"
+#include "../gemm_body.h"
+
+const struct oct_kernels oct_kernels_avx512 = {
+    .name = "avx512", ELEMENTWISE_TABLE, .gemm = &gemm_kernels};

@@ -1,0 +1,219 @@
+/* Vector words of 16 lanes: AVX-512 F, BW, VL, DQ; and VDPBF16PS where the set has it. */
+#ifndef OCTET_KERNELS_AVX512_SIMD_H
+#define OCTET_KERNELS_AVX512_SIMD_H
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dtypes/codes.h"
+#include "kernels/words.h"
+#include "octet/dtype.h"
+
+#define VL 16
+typedef __m512 vf32;
+typedef __m512i vu32;
+typedef __mmask16 vmask;
+
+static INLINE vu32 vu32_load(const void *p)
+{
+    return _mm512_loadu_si512(p);
+}
+static INLINE void vu32_store(void *p, vu32 v)
+{
+    _mm512_storeu_si512(p, v);
+}
+static INLINE vf32 vf32_load(const void *p)
+{
+    return _mm512_loadu_ps(p);
+}
+static INLINE void vf32_store(void *p, vf32 v)
+{
+    _mm512_storeu_ps(p, v);
+}
+static INLINE vf32 vf32_set1(float v)
+{
+    return _mm512_set1_ps(v);
+}
+static INLINE vf32 vf32_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+static INLINE vf32 vf32_mul(vf32 a, vf32 b)
+{
+    return _mm512_mul_ps(a, b);
+}
+static INLINE vf32 vf32_add(vf32 a, vf32 b)
+{
+    return _mm512_add_ps(a, b);
+}
+static INLINE vf32 vf32_fma(vf32 a, vf32 b, vf32 c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+static INLINE vf32 vf32_min(vf32 a, vf32 b)
+{
+    return _mm512_min_ps(a, b);
+}
+static INLINE vf32 vf32_max(vf32 a, vf32 b)
+{
+    return _mm512_max_ps(a, b);
+}
+static INLINE vu32 vf32_bits(vf32 v)
+{
+    return _mm512_castps_si512(v);
+}
+static INLINE vf32 vu32_float(vu32 v)
+{
+    return _mm512_castsi512_ps(v);
+}
+static INLINE vu32 vu32_set1(uint32_t v)
+{
+    return _mm512_set1_epi32((int)v);
+}
+static INLINE vu32 vu32_and(vu32 a, vu32 b)
+{
+    return _mm512_and_si512(a, b);
+}
+static INLINE vu32 vu32_or(vu32 a, vu32 b)
+{
+    return _mm512_or_si512(a, b);
+}
+static INLINE vu32 vu32_add(vu32 a, vu32 b)
+{
+    return _mm512_add_epi32(a, b);
+}
+static INLINE vu32 vu32_sub(vu32 a, vu32 b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+static INLINE vu32 vu32_shl(vu32 a, int n)
+{
+    return _mm512_slli_epi32(a, (unsigned)n);
+}
+static INLINE vu32 vu32_shr(vu32 a, int n)
+{
+    return _mm512_srli_epi32(a, (unsigned)n);
+}
+static INLINE vu32 vu32_min(vu32 a, vu32 b)
+{
+    return _mm512_min_epu32(a, b);
+}
+static INLINE vu32 vu32_max(vu32 a, vu32 b)
+{
+    return _mm512_max_epu32(a, b);
+}
+static INLINE vmask vu32_above(vu32 a, vu32 b) /* as signed numbers */
+{
+    return _mm512_cmpgt_epi32_mask(a, b);
+}
+static INLINE vu32 vu32_select(vmask m, vu32 yes, vu32 no)
+{
+    return _mm512_mask_blend_epi32(m, no, yes);
+}
+static INLINE vf32 vf32_from_s32(vu32 v)
+{
+    return _mm512_cvtepi32_ps(v);
+}
+static INLINE vu32 vf32_to_s32(vf32 v)
+{
+    return _mm512_cvtps_epi32(v);
+}
+static INLINE vu32 vf32_truncate_s32(vf32 v)
+{
+    return _mm512_cvttps_epi32(v);
+}
+
+#if defined(__AVX512BF16__)
+/* sum + odd * odd, then + even * even: the order of additions that the contract is named after. */
+static INLINE vf32 vf32_dot_pair(vf32 sum, vu32 a, vu32 b)
+{
+    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+}
+#endif
+
+/* ---- Narrow loads and stores ---- */
+
+static INLINE vu32 vu32_from_u8(const void *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(p));
+}
+static INLINE vu32 vu32_from_s8(const void *p)
+{
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128(p));
+}
+static INLINE vu32 vu32_from_u16(const void *p)
+{
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256(p));
+}
+static INLINE void vu32_store_u16(void *p, vu32 v)
+{
+    _mm256_storeu_si256(p, _mm512_cvtepi32_epi16(v));
+}
+static INLINE void vu32_store_u8(void *p, vu32 v)
+{
+    _mm_storeu_si128(p, _mm512_cvtepi32_epi8(v));
+}
+
+/* ---- Codes, by way of F16: see avx2/simd.h ---- */
+
+static INLINE vf32 vf32_from_f16(const void *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256(p));
+}
+
+static INLINE vf32 vf32_from_e5m2(const void *p)
+{
+    return _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(p)), 8));
+}
+
+static INLINE vf32 vf32_from_e4m3fn(const void *p)
+{
+    __m256i shifted = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(p)), 7);
+    __m256i nan = _mm256_set1_epi16(0x3f80);
+    __mmask16 is_nan = _mm256_cmpeq_epi16_mask(_mm256_and_si256(shifted, nan), nan);
+    __m256i f16 = _mm256_and_si256(shifted, _mm256_set1_epi16((short)0xbfff));
+    f16 = _mm256_mask_add_epi16(f16, is_nan, f16, _mm256_set1_epi16(0x7e00 - 0x3f80));
+    return _mm512_mul_ps(_mm512_cvtph_ps(f16), _mm512_set1_ps(0x1p8f));
+}
+
+static INLINE vf32 vf32_from_e2m1fn(const void *p)
+{
+    __m256i code = _mm256_cvtepu8_epi16(_mm_loadu_si128(p));
+    __m256i sign = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(8)), 12);
+    __m256i rest = _mm256_slli_epi16(_mm256_and_si256(code, _mm256_set1_epi16(7)), 9);
+    return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(sign, rest)), _mm512_set1_ps(0x1p14f));
+}
+
+/* rows[i] lane j <-> rows[j] lane i */
+static INLINE void vu32_transpose(vu32 r[VL])
+{
+    vu32 a[VL], b[VL];
+
+#pragma GCC unroll 16
+    for (int i = 0; i < VL; i += 2) {
+        a[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        a[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    /* Now b[4 g + c] holds column c of each 128-bit lane, for rows 4 g ... 4 g + 3. */
+#pragma GCC unroll 16
+    for (int i = 0; i < VL; i += 4) {
+        b[i] = _mm512_unpacklo_epi64(a[i], a[i + 2]);
+        b[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 2]);
+        b[i + 2] = _mm512_unpacklo_epi64(a[i + 1], a[i + 3]);
+        b[i + 3] = _mm512_unpackhi_epi64(a[i + 1], a[i + 3]);
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < 4; c++) {
+        vu32 even_low = _mm512_shuffle_i32x4(b[c], b[4 + c], 0x88);
+        vu32 odd_low = _mm512_shuffle_i32x4(b[c], b[4 + c], 0xdd);
+        vu32 even_high = _mm512_shuffle_i32x4(b[8 + c], b[12 + c], 0x88);
+        vu32 odd_high = _mm512_shuffle_i32x4(b[8 + c], b[12 + c], 0xdd);
+        r[c] = _mm512_shuffle_i32x4(even_low, even_high, 0x88);
+        r[4 + c] = _mm512_shuffle_i32x4(odd_low, odd_high, 0x88);
+        r[8 + c] = _mm512_shuffle_i32x4(even_low, even_high, 0xdd);
+        r[12 + c] = _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd);
+    }
+}
+
+#endif

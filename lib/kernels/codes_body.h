@@ -1,0 +1,158 @@
+/* Codes <-> f32 over a set's vector words: what lib/dtypes defines, VL numbers at a time. Included
+ * by each vector set's kernels.c after its simd.h. */
+
+static INLINE vf32 load_e8m0fnu(const void *p)
+{
+    vu32 code = vu32_from_u8(p), bits = vu32_shl(code, 23);
+    bits = vu32_select(vu32_above(code, vu32_set1(0)), bits, vu32_set1(0x400000u));
+    return vu32_float(vu32_select(vu32_above(code, vu32_set1(0xfe)), vu32_set1(OCT_F32_NAN), bits));
+}
+
+static INLINE vf32 load_s4(const void *p)
+{
+    vu32 eight = vu32_set1(8), code = vu32_and(vu32_from_u8(p), vu32_set1(0xf));
+    /* (code ^ 8) - 8 */
+    vu32 flipped = vu32_sub(vu32_add(code, eight), vu32_shl(vu32_and(code, eight), 1));
+    return vf32_from_s32(vu32_sub(flipped, eight));
+}
+
+static INLINE vf32 load(enum octet_dtype dtype, const void *p)
+{
+    switch (dtype) {
+    case OCTET_DTYPE_BF16:
+        return vu32_float(vu32_shl(vu32_from_u16(p), 16));
+    case OCTET_DTYPE_F16:
+        return vf32_from_f16(p);
+    case OCTET_DTYPE_F8_E4M3FN:
+        return vf32_from_e4m3fn(p);
+    case OCTET_DTYPE_F8_E5M2:
+        return vf32_from_e5m2(p);
+    case OCTET_DTYPE_F4_E2M1FN:
+        return vf32_from_e2m1fn(p);
+    case OCTET_DTYPE_F8_E8M0FNU:
+        return load_e8m0fnu(p);
+    case OCTET_DTYPE_S8:
+        return vf32_from_s32(vu32_from_s8(p));
+    case OCTET_DTYPE_S4:
+        return load_s4(p);
+    case OCTET_DTYPE_U8:
+        return vf32_from_s32(vu32_from_u8(p));
+    case OCTET_DTYPE_BOOL:
+        return vf32_from_s32(vu32_min(vu32_from_u8(p), vu32_set1(1)));
+    case OCTET_DTYPE_S32:
+        return vf32_from_s32(vu32_load(p));
+    default:
+        return vf32_load(p);
+    }
+}
+
+/* oct_minifloat_encode. Below the type's normal range an addition rounds: |x| + unit has the code
+ * in its low bits. That is where the floating-point environment comes in. */
+static INLINE vu32 minifloat_code(struct oct_minifloat type, uint32_t ceiling, vf32 x)
+{
+    vu32 bits = vf32_bits(x), a = vu32_and(bits, vu32_set1(0x7fffffffu));
+    vu32 sign = vu32_shl(vu32_shr(bits, 31), 31 - type.sign_shift);
+    vu32 odd = vu32_and(vu32_shr(a, type.shift), vu32_set1(1));
+    vu32 half = vu32_set1((1u << (type.shift - 1)) - 1 - (type.bias << 23));
+    vu32 normal = vu32_shr(vu32_add(a, vu32_add(half, odd)), type.shift);
+    vu32 small = vu32_sub(vf32_bits(vf32_add(vu32_float(a), vf32_set1(type.unit))),
+                          vu32_set1(oct_f32_bits(type.unit)));
+    vu32 least = vu32_set1(((type.bias + 1) << 23) - 1); /* normal numbers are above */
+    vu32 code = vu32_select(vu32_above(a, least), normal, small);
+
+    code = vu32_min(code, vu32_set1(ceiling));
+    if (type.nan != ceiling)
+        code = vu32_select(vu32_above(a, vu32_set1(0x7f800000u)), vu32_set1(type.nan), code);
+    return vu32_or(code, sign);
+}
+
+static INLINE vu32 bf16_code(vf32 x)
+{
+    vu32 bits = vf32_bits(x), a = vu32_and(bits, vu32_set1(0x7fffffffu));
+    vu32 odd = vu32_and(vu32_shr(bits, 16), vu32_set1(1));
+    vu32 code = vu32_shr(vu32_add(bits, vu32_add(odd, vu32_set1(0x7fff))), 16);
+    vu32 nan = vu32_or(vu32_shl(vu32_shr(bits, 31), 15), vu32_set1(0x7fc0));
+    return vu32_select(vu32_above(a, vu32_set1(0x7f800000u)), nan, code);
+}
+
+static INLINE vu32 e8m0fnu_code(vf32 x)
+{
+    vu32 bits = vf32_bits(x), nan = vu32_set1(0xff);
+    vu32 code = vu32_min(vu32_shr(vu32_add(bits, vu32_set1(0x400000u)), 23), nan);
+    return vu32_select(vu32_above(vu32_set1(0), bits), nan,
+                       code); /* a sign, as of a signed number */
+}
+
+/* Clipped before it is rounded, which is the same, and keeps the conversion in range. */
+static INLINE vu32 integer_code(bool rounds, float low, float high, vf32 x)
+{
+    vf32 clipped = vf32_max(vf32_min(x, vf32_set1(high)), vf32_set1(low));
+    vu32 code = rounds ? vf32_to_s32(clipped) : vf32_truncate_s32(clipped);
+    vu32 a = vu32_and(vf32_bits(x), vu32_set1(0x7fffffffu));
+    return vu32_select(vu32_above(a, vu32_set1(0x7f800000u)), vu32_set1(0), code);
+}
+
+static INLINE vu32 s32_code(vf32 x)
+{
+    /* 2147483520 is the largest f32 below 2^31; at 2^31 and above it is INT32_MAX. */
+    vu32 above = vu32_set1(oct_f32_bits(2147483520.0f)), bits = vf32_bits(x);
+    vu32 nan = vu32_and(bits, vu32_set1(0x7fffffffu));
+    vu32 code = integer_code(false, -0x1p31f, 2147483520.0f, x);
+    code = vu32_select(vu32_above(bits, above), vu32_set1(INT32_MAX), code);
+    return vu32_select(vu32_above(nan, vu32_set1(0x7f800000u)), vu32_set1(0), code);
+}
+
+static INLINE vu32 cast_code(enum octet_dtype dtype, vf32 x)
+{
+    switch (dtype) {
+    case OCTET_DTYPE_BF16:
+        return bf16_code(x);
+    case OCTET_DTYPE_F16:
+        return minifloat_code(OCT_F16, OCT_F16.ceiling_cast, x);
+    case OCTET_DTYPE_F8_E4M3FN:
+        return minifloat_code(OCT_E4M3FN, OCT_E4M3FN.ceiling_cast, x);
+    case OCTET_DTYPE_F8_E5M2:
+        return minifloat_code(OCT_E5M2, OCT_E5M2.ceiling_cast, x);
+    case OCTET_DTYPE_F4_E2M1FN:
+        return minifloat_code(OCT_E2M1FN, OCT_E2M1FN.ceiling_cast, x);
+    case OCTET_DTYPE_F8_E8M0FNU:
+        return e8m0fnu_code(x);
+    case OCTET_DTYPE_S8:
+        return vu32_and(integer_code(false, -128, 127, x), vu32_set1(0xff));
+    case OCTET_DTYPE_S4:
+        return vu32_and(integer_code(false, -8, 7, x), vu32_set1(0xf));
+    case OCTET_DTYPE_S32:
+        return s32_code(x);
+    default:
+        return vf32_bits(x);
+    }
+}
+
+static INLINE vu32 saturate_code(enum octet_dtype dtype, vf32 x)
+{
+    switch (dtype) {
+    case OCTET_DTYPE_F8_E4M3FN:
+        return minifloat_code(OCT_E4M3FN, OCT_E4M3FN.ceiling_saturate, x);
+    case OCTET_DTYPE_F8_E5M2:
+        return minifloat_code(OCT_E5M2, OCT_E5M2.ceiling_saturate, x);
+    case OCTET_DTYPE_F4_E2M1FN:
+        return minifloat_code(OCT_E2M1FN, OCT_E2M1FN.ceiling_saturate, x);
+    case OCTET_DTYPE_S8:
+        return vu32_and(integer_code(true, -128, 127, x), vu32_set1(0xff));
+    case OCTET_DTYPE_S4:
+        return vu32_and(integer_code(true, -8, 7, x), vu32_set1(0xf));
+    default:
+        return cast_code(dtype, x);
+    }
+}
+
+/* The low bytes of each lane. */
+static INLINE void store(size_t bytes, void *p, vu32 code)
+{
+    if (bytes == 1)
+        vu32_store_u8(p, code);
+    else if (bytes == 2)
+        vu32_store_u16(p, code);
+    else
+        vu32_store(p, code);
+}
