@@ -19,6 +19,7 @@ struct block {
 };
 
 struct octet_arena {
+    octet_arena *parent;  /* whose budget this one's blocks count against too; NULL: none */
     struct block *blocks; /* the open one first */
     size_t budget, held;
     size_t next_block_bytes;
@@ -36,8 +37,19 @@ octet_arena *octet_arena_create(size_t budget_bytes)
     return arena;
 }
 
+octet_arena *octet_arena_create_within(octet_arena *parent)
+{
+    octet_arena *arena = octet_arena_create(parent->budget);
+
+    if (arena)
+        arena->parent = parent;
+    return arena;
+}
+
 void octet_arena_reset(octet_arena *arena)
 {
+    for (octet_arena *above = arena->parent; above; above = above->parent)
+        above->held -= arena->held;
     while (arena->blocks) {
         struct block *next = arena->blocks->next;
         free(arena->blocks);
@@ -55,10 +67,20 @@ void octet_arena_destroy(octet_arena *arena)
     free(arena);
 }
 
+/* What may still be held, by the arena and by those above it. */
+static size_t left_of(const octet_arena *arena)
+{
+    size_t left = SIZE_MAX;
+
+    for (; arena; arena = arena->parent)
+        left = arena->budget - arena->held < left ? arena->budget - arena->held : left;
+    return left;
+}
+
 /* A block with room for `size` bytes, or NULL. The caller links it. */
 static struct block *block_create(octet_arena *arena, size_t size)
 {
-    size_t left = arena->budget - arena->held;
+    size_t left = left_of(arena);
 
     if (left < sizeof(struct block) || size > left - sizeof(struct block))
         return NULL;
@@ -68,7 +90,8 @@ static struct block *block_create(octet_arena *arena, size_t size)
     block->size = size;
     block->used = 0;
     block->next = NULL;
-    arena->held += sizeof *block + size;
+    for (; arena; arena = arena->parent)
+        arena->held += sizeof *block + size;
     return block;
 }
 
@@ -77,12 +100,26 @@ static void *block_take(struct block *block, size_t size)
     void *piece = block->data + block->used;
 
     block->used += size;
-    return memset(piece, 0, size);
+    return piece;
+}
+
+static bool fails(octet_arena *arena)
+{
+    if (arena->parent)
+        return fails(arena->parent);
+    return arena->fail_at && --arena->fail_at == 0;
 }
 
 void *octet_arena_alloc(octet_arena *arena, size_t size)
 {
-    if (arena->fail_at && --arena->fail_at == 0)
+    void *piece = octet_arena_alloc_unset(arena, size);
+
+    return piece ? memset(piece, 0, size) : NULL;
+}
+
+void *octet_arena_alloc_unset(octet_arena *arena, size_t size)
+{
+    if (fails(arena))
         return NULL;
     if (size > SIZE_MAX - 2 * ALIGNMENT)
         return NULL;

@@ -3,7 +3,7 @@
 #define XXH_STATIC_LINKING_ONLY /* the state on the stack */
 #include <xxhash.h>
 
-#include "rules/fields_private.h"
+#include "rules/fields.h"
 #include "rules/rules_private.h"
 
 static void add_text(XXH3_state_t *state, const char *text)

@@ -1,8 +1,9 @@
-/* What a field of a rule may say; see fields_private.h. */
-#include "rules/fields_private.h"
+/* What a field of a rule may say; see fields.h. */
+#include "rules/fields.h"
 
 #include <ctype.h>
 #include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -317,6 +318,19 @@ bool oct_method_is_symmetric(const char *method)
            (read_number(method + 6, &low) && read_number(second + 1, &high) && low + high == 0);
 }
 
+int oct_method_numbers(const char *method, enum oct_method *kind, double numbers[2])
+{
+    const char *p = method + strcspn(method, ",");
+    int count = 0;
+
+    *kind = (enum oct_method)(method_find(method, (size_t)(p - method)) - methods);
+    while (*p == ',' && count < 2) {
+        p++;
+        p += read_number(p, &numbers[count++]);
+    }
+    return count;
+}
+
 /* ---- tile sizes ---- */
 
 static enum octet_status refuse_tile(const char *field, const char *given, struct octet_error *err)
@@ -338,6 +352,17 @@ static int32_t read_positive(const char *text)
         return 0;
     long long value = strtoll(text, NULL, 10);
     return value <= INT32_MAX ? (int32_t)value : 0;
+}
+
+int64_t oct_tile_elements(const char *tile, int64_t dim)
+{
+    double part;
+
+    if (!strncmp(tile, "1/", 2))
+        return (int64_t)rint((double)dim * (1.0 / read_positive(tile + 2)));
+    if (!strchr(tile, '.'))
+        return read_positive(tile);
+    return read_number(tile, &part) ? (int64_t)rint((double)dim * part) : 0;
 }
 
 /* A whole number counts elements, a fraction is a part of the axis: 1 is one element, 1.0 and 1/1

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rules/fields_private.h"
+#include "rules/fields.h"
 #include "rules/rules_private.h"
 
 static bool takes_op(const struct oct_rule_matcher *matcher, enum oct_rule_op op)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/context_private.h"
-#include "rules/fields_private.h"
+#include "rules/fields.h"
 
 /* ---- one rule ---- */
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rules/fields_private.h"
+#include "rules/fields.h"
 #include "rules/rules_private.h"
 
 struct file {

@@ -19,11 +19,16 @@ typedef struct octet_arena octet_arena;
 
 /* budget_bytes: the most memory the arena may hold. Returns NULL when there is no memory. */
 OCTET_API octet_arena *octet_arena_create(size_t budget_bytes);
+/* A second arena whose blocks count against the parent's budget too: for what an operation needs
+ * only while it runs. The parent outlives it; both have one owner. */
+OCTET_API octet_arena *octet_arena_create_within(octet_arena *parent);
 OCTET_API void octet_arena_destroy(octet_arena *arena); /* NULL is fine */
 OCTET_API void octet_arena_reset(octet_arena *arena);   /* frees all pieces, keeps the budget */
 
 /* Zeroed, aligned to 16 bytes. size 0 gives a unique, valid pointer. NULL when over the budget. */
 OCTET_API void *octet_arena_alloc(octet_arena *arena, size_t size);
+/* The same, but the piece holds anything: for large pieces that are written whole. */
+OCTET_API void *octet_arena_alloc_unset(octet_arena *arena, size_t size);
 /* count * size, checked for overflow. */
 OCTET_API void *octet_arena_array(octet_arena *arena, size_t count, size_t size);
 OCTET_API char *octet_arena_copy(octet_arena *arena, const char *text, size_t length); /* + NUL */

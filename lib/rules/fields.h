@@ -1,13 +1,12 @@
 /* The fields of a rule: what each may say, and its normal form.
  *
- * For: octet_rules_create, which checks all fields of a rule with them.
- * Not for: checks across fields (rules.c).
- * Decision: a rule is kept in normal form (defaults written out, "ABSMAX, 0.80" as "absmax,0.80",
- * "0.25" as "1/4"), so that rules which mean the same look the same in traces, digests and
- * comparisons. Source: Qwix 0.1.8, qconfig.QuantizationRule, providers/qt.QtRule,
- * core/dot_general_qt. */
-#ifndef OCTET_RULES_FIELDS_PRIVATE_H
-#define OCTET_RULES_FIELDS_PRIVATE_H
+ * For: octet_rules_create, which checks all fields of a rule with them, and lib/quant, which does
+ * what they say. Not for: checks across fields (rules.c). Decision: a rule is kept in normal form
+ * (defaults written out, "ABSMAX, 0.80" as "absmax,0.80", "0.25" as "1/4"), so that rules which
+ * mean the same look the same in traces, digests and comparisons. Source: Qwix 0.1.8,
+ * qconfig.QuantizationRule, providers/qt.QtRule, core/dot_general_qt. */
+#ifndef OCTET_RULES_FIELDS_H
+#define OCTET_RULES_FIELDS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -87,6 +86,12 @@ enum octet_status oct_field_unknown(const char *field, const char *what, const c
 
 /* Of normal forms. Symmetric: the range is [-a, a]. */
 bool oct_method_is_symmetric(const char *method);
+enum oct_method { OCT_METHOD_ABSMAX, OCT_METHOD_MINMAX, OCT_METHOD_RMS, OCT_METHOD_FIXED };
+/* "fixed,-2,2" is FIXED with 2 numbers; returns how many there are. */
+int oct_method_numbers(const char *method, enum oct_method *kind, double numbers[2]);
+/* Elements of a tile of an axis of `dim`: "128" is 128, "1/4" and "0.25" are round(dim / 4), half
+ * to even as Python rounds. May be 0, and need not divide dim. */
+int64_t oct_tile_elements(const char *tile, int64_t dim);
 /* Has codes for a range that is not symmetric. */
 bool oct_qtype_has_zero_point(const char *qtype);
 /* The one tile size that a block-scaled type takes; 0: any. */

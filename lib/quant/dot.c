@@ -1,0 +1,372 @@
+/* dot_general under a rule, forward and both gradients.
+ *
+ * Source: Qwix 0.1.8, core/dot_general_qt.py; formulas 8 to 11, 14, 17. */
+#include <string.h>
+
+#include "base/float_env.h"
+#include "quant/operand.h"
+#include "quant/panels.h"
+#include "quant/sparsity.h"
+
+/* Channelwise along all axes that are not contracted, tiles along the last one that is. */
+static enum octet_status choose_how(int32_t rank, const int32_t *contracting, int32_t count,
+                                    const char *tile_size, const char *tile_field,
+                                    struct oct_how *how, struct octet_error *err)
+{
+    *how = (struct oct_how){.channelwise = (1u << rank) - 1, .tiled_axis = -1};
+    for (int32_t i = 0; i < count; i++)
+        how->channelwise &= ~(1u << contracting[i]);
+    if (!tile_size[0])
+        return OCTET_OK;
+    if (count == 0)
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, tile_field,
+                          "'%s', but no axis is contracted that tiles could lie on", tile_size);
+    how->tiled_axis = contracting[count - 1];
+    how->tile_size = tile_size;
+    return OCTET_OK;
+}
+
+/* Block-scaled types without a tile size: Qwix refuses the rule. */
+static enum octet_status check_block(const struct oct_setting *setting, const char *tile_size,
+                                     const char *tile_field, struct octet_error *err)
+{
+    if (!setting->qtype || !setting->qtype->block || tile_size[0])
+        return OCTET_OK;
+    return octet_fail(err, OCTET_INVALID_ARGUMENT, tile_field, "%s needs tiles of %d",
+                      setting->qtype->name, setting->qtype->block);
+}
+
+static enum octet_status quantize_side(struct oct_op *op, struct oct_side *side,
+                                       const struct oct_setting *setting,
+                                       const int32_t *contracting, int32_t count,
+                                       struct octet_error *err)
+{
+    const char *tile = op->config.tile_size;
+    struct oct_how how;
+    enum octet_status status;
+
+    if (side->given->is_quantized || !setting->qtype)
+        return OCTET_OK;
+    status = check_block(setting, tile, "rule.tile_size", err);
+    if (status == OCTET_OK)
+        status =
+            choose_how(side->original.rank, contracting, count, tile, "rule.tile_size", &how, err);
+    return status == OCTET_OK ? oct_side_quantize(op, side, setting, &how, "rule.tile_size", err)
+                              : status;
+}
+
+static enum octet_status forward(struct oct_op *op, struct oct_side *lhs, struct oct_side *rhs,
+                                 const struct octet_dot_dims *dims, struct octet_error *err)
+{
+    const struct octet_sparsity *sparsity = &op->config.sparsity;
+    struct oct_product product = {.lhs = &lhs->value, .rhs = &rhs->value, .dims = *dims};
+    enum octet_status status = OCTET_OK;
+
+    for (int32_t i = 0; i < dims->contracting_count; i++) {
+        lhs->contracting |= 1u << dims->lhs_contracting[i];
+        rhs->contracting |= 1u << dims->rhs_contracting[i];
+    }
+    if (op->config.is_quantized) {
+        status = quantize_side(op, lhs, &op->config.lhs, dims->lhs_contracting,
+                               dims->contracting_count, err);
+        if (status == OCTET_OK && sparsity->m && !rhs->given->is_quantized) {
+            status = oct_sparsify(&op->work, &rhs->original, sparsity, &rhs->original, err);
+            rhs->value.array = op->record->rhs_sparse = rhs->original;
+        }
+        if (status == OCTET_OK)
+            status = quantize_side(op, rhs, &op->config.rhs, dims->rhs_contracting,
+                                   dims->contracting_count, err);
+    }
+    op->record->lhs = lhs->value.quantized;
+    op->record->rhs = rhs->value.quantized;
+    return status == OCTET_OK ? oct_product_run(op->compute, &product, &op->out->out, err) : status;
+}
+
+/* ---- backward ---- */
+
+/* One gradient: x is the operand it is for, y the other one. g's axes: batch, lhs free, rhs free.
+ */
+struct gradient {
+    bool for_lhs;
+    struct oct_side *x, *y;
+    const struct oct_setting *grad, *residual;
+    const char *tile_size, *tile_field;
+    struct octet_dot_dims dims; /* g is lhs, y is rhs */
+    int32_t result_axes[OCTET_ARRAY_RANK_MAX];
+    struct octet_array *pre; /* into the record */
+    struct octet_quantized *g_quantized, *y_quantized;
+};
+
+/* g is contracted with y's free axes; y's contracting axes, in ascending order, are x's. */
+static void choose_dims(struct gradient *gradient, const struct octet_dot_dims *forward)
+{
+    const struct octet_array *x = oct_value_shape(&gradient->x->value);
+    const struct octet_array *y = oct_value_shape(&gradient->y->value);
+    bool lhs = gradient->for_lhs;
+    const int32_t *x_contracting = lhs ? forward->lhs_contracting : forward->rhs_contracting;
+    const int32_t *y_contracting = lhs ? forward->rhs_contracting : forward->lhs_contracting;
+    const int32_t *x_batch = lhs ? forward->lhs_batch : forward->rhs_batch;
+    const int32_t *y_batch = lhs ? forward->rhs_batch : forward->lhs_batch;
+    int32_t contracting = forward->contracting_count, batch = forward->batch_count;
+    int32_t x_free[OCTET_AXES_MAX], y_free[OCTET_AXES_MAX];
+    int32_t x_count = oct_free_axes(x->rank, x_contracting, contracting, x_batch, batch, x_free);
+    int32_t y_count = oct_free_axes(y->rank, y_contracting, contracting, y_batch, batch, y_free);
+    struct octet_dot_dims *dims = &gradient->dims;
+    int32_t at = 0;
+
+    *dims = (struct octet_dot_dims){.contracting_count = y_count, .batch_count = batch};
+    for (int32_t i = 0; i < batch; i++) {
+        dims->lhs_batch[i] = i;
+        dims->rhs_batch[i] = y_batch[i];
+        gradient->result_axes[at++] = x_batch[i];
+    }
+    for (int32_t i = 0; i < y_count; i++) {
+        dims->lhs_contracting[i] = batch + (lhs ? x_count : 0) + i;
+        dims->rhs_contracting[i] = y_free[i];
+    }
+    for (int32_t i = 0; i < x_count; i++)
+        gradient->result_axes[at++] = x_free[i];
+    for (int32_t axis = 0; axis < y->rank; axis++)
+        for (int32_t i = 0; i < contracting; i++)
+            if (y_contracting[i] == axis)
+                gradient->result_axes[at++] = x_contracting[i];
+}
+
+/* The scale of y as g's axes have it: their order differs where batch axes stand elsewhere. */
+static enum octet_status turn_scale(struct oct_op *op, const struct octet_array *scale,
+                                    const struct octet_dot_dims *dims, int32_t rank, int64_t *dim,
+                                    float **out, struct octet_error *err)
+{
+    int64_t stride[OCTET_ARRAY_RANK_MAX] = {0}, of_axis[OCTET_ARRAY_RANK_MAX], step = 1, count = 1;
+    const int64_t *from;
+    const float *values;
+    enum octet_status status;
+
+    for (int32_t i = scale->rank - 1; i >= 0; i--) {
+        of_axis[i] = step;
+        step *= scale->dim[i];
+    }
+    for (int32_t i = 0; i < rank; i++)
+        dim[i] = 1;
+    for (int32_t i = 0; i < dims->contracting_count; i++) {
+        dim[dims->lhs_contracting[i]] = scale->dim[dims->rhs_contracting[i]];
+        stride[dims->lhs_contracting[i]] = of_axis[dims->rhs_contracting[i]];
+    }
+    for (int32_t i = 0; i < dims->batch_count; i++) {
+        dim[dims->lhs_batch[i]] = scale->dim[dims->rhs_batch[i]];
+        stride[dims->lhs_batch[i]] = of_axis[dims->rhs_batch[i]];
+    }
+    for (int32_t i = 0; i < rank; i++)
+        count *= dim[i];
+    status = oct_offsets(op->work.arena, rank, dim, NULL, stride, &from, NULL, err);
+    if (status == OCTET_OK)
+        status = oct_scale_values(&op->work, scale, &values, err);
+    if (status != OCTET_OK)
+        return status;
+    *out = OCTET_NEW_ARRAY(op->work.arena, count, float);
+    if (!*out)
+        return octet_arena_exhausted(op->work.arena, err);
+    for (int64_t i = 0; i < count; i++)
+        (*out)[i] = values[from[i]];
+    return OCTET_OK;
+}
+
+/* g times the scale of y, which lies along g's contracting and batch axes. y becomes bare codes. */
+static enum octet_status move_scale(struct oct_op *op, const struct gradient *gradient,
+                                    struct octet_array *g, struct oct_value *y,
+                                    struct octet_error *err)
+{
+    const struct octet_array *scale = &y->quantized.scale;
+    int64_t dim[OCTET_ARRAY_RANK_MAX];
+    struct octet_array moved;
+    float *values;
+    enum octet_status status = turn_scale(op, scale, &gradient->dims, g->rank, dim, &values, err);
+
+    if (status == OCTET_OK)
+        status = oct_array_like(&op->work, g, oct_promote(g->dtype, scale->dtype), &moved, err);
+    if (status == OCTET_OK)
+        status = oct_multiply(&op->work, g, dim, values, &moved, err);
+    if (status != OCTET_OK)
+        return status;
+    *g = moved;
+    *y = (struct oct_value){.array = y->quantized.qvalue};
+    return OCTET_OK;
+}
+
+static enum octet_status quantize_gradient(struct oct_op *op, const struct gradient *gradient,
+                                           struct octet_array *g, struct oct_value *y,
+                                           struct oct_value *out, struct octet_error *err)
+{
+    const struct octet_dot_dims *dims = &gradient->dims;
+    struct oct_how how;
+    enum octet_status status = OCTET_OK;
+
+    if (y->is_quantized)
+        status = move_scale(op, gradient, g, y, err);
+    if (status == OCTET_OK)
+        status = check_block(gradient->grad, gradient->tile_size, gradient->tile_field, err);
+    if (status == OCTET_OK)
+        status = choose_how(g->rank, dims->lhs_contracting, dims->contracting_count,
+                            gradient->tile_size, gradient->tile_field, &how, err);
+    if (status != OCTET_OK)
+        return status;
+    *gradient->pre = *g;
+    status = oct_value_quantize(op, g, gradient->grad, &how, gradient->tile_field,
+                                &op->cotangent_stats, out, err);
+    *gradient->g_quantized = out->quantized;
+    return status;
+}
+
+static enum octet_status quantize_residual(struct oct_op *op, const struct gradient *gradient,
+                                           struct oct_value *y, struct octet_error *err)
+{
+    const struct octet_dot_dims *dims = &gradient->dims;
+    struct octet_array array = y->array;
+    struct oct_how how;
+    enum octet_status status =
+        check_block(gradient->residual, gradient->tile_size, gradient->tile_field, err);
+
+    if (status == OCTET_OK)
+        status = choose_how(array.rank, dims->rhs_contracting, dims->contracting_count,
+                            gradient->tile_size, gradient->tile_field, &how, err);
+    if (status == OCTET_OK)
+        status = oct_value_quantize(op, &array, gradient->residual, &how, gradient->tile_field,
+                                    NULL, y, err);
+    *gradient->y_quantized = y->quantized;
+    return status;
+}
+
+/* The result's last axis should be the columns, where numbers are written in a row; the product is
+ * the same with its operands exchanged, as long as not both have scales. */
+static void exchange_if_better(struct oct_product *product, int32_t *axes)
+{
+    struct oct_product p = *product;
+    int32_t batch = p.dims.batch_count, others = batch + p.dims.contracting_count;
+    int32_t g_free = oct_value_shape(p.lhs)->rank - others;
+    int32_t y_free = oct_value_shape(p.rhs)->rank - others;
+    int32_t kept[OCTET_ARRAY_RANK_MAX];
+    bool is_better = false;
+
+    for (int32_t i = 0; i < g_free; i++)
+        is_better |= axes[batch + i] == batch + g_free + y_free - 1;
+    if (!is_better || (p.lhs->is_quantized && p.rhs->is_quantized))
+        return;
+    product->lhs = p.rhs;
+    product->rhs = p.lhs;
+    for (int32_t i = 0; i < OCTET_AXES_MAX; i++) {
+        product->dims.lhs_contracting[i] = p.dims.rhs_contracting[i];
+        product->dims.rhs_contracting[i] = p.dims.lhs_contracting[i];
+        product->dims.lhs_batch[i] = p.dims.rhs_batch[i];
+        product->dims.rhs_batch[i] = p.dims.lhs_batch[i];
+    }
+    memcpy(kept, axes + batch, (size_t)g_free * sizeof *axes);
+    memmove(axes + batch, axes + batch + g_free, (size_t)y_free * sizeof *axes);
+    memcpy(axes + batch + y_free, kept, (size_t)g_free * sizeof *axes);
+}
+
+static enum octet_status backward_one(struct oct_op *op, struct gradient *gradient,
+                                      const struct octet_dot_dims *forward,
+                                      const struct octet_array *cotangent, struct octet_array *out,
+                                      struct octet_error *err)
+{
+    struct octet_array g = *cotangent;
+    struct oct_value y, factor = {.array = g};
+    enum octet_status status;
+
+    if (gradient->x->given->is_quantized)
+        return OCTET_OK; /* no gradient of its own */
+    choose_dims(gradient, forward);
+    status = oct_side_residual(op, gradient->y, &y, err);
+    if (status == OCTET_OK && gradient->grad->qtype)
+        status = quantize_gradient(op, gradient, &g, &y, &factor, err);
+    if (status == OCTET_OK && !y.is_quantized && oct_value_dtype(&y) && gradient->residual->qtype)
+        status = quantize_residual(op, gradient, &y, err);
+    if (status != OCTET_OK)
+        return status;
+    struct oct_product product = {.lhs = &factor,
+                                  .rhs = &y,
+                                  .dims = gradient->dims,
+                                  .result_axes = gradient->result_axes,
+                                  .result_dtype = op->config.is_quantized
+                                                      ? OCTET_DTYPE_UNSPECIFIED
+                                                      : gradient->x->original.dtype};
+    exchange_if_better(&product, gradient->result_axes);
+    status = oct_product_run(op->compute, &product, out, err);
+    return status == OCTET_OK ? oct_side_mask(op, gradient->x, out, err) : status;
+}
+
+static enum octet_status backward(struct oct_op *op, struct oct_side *lhs, struct oct_side *rhs,
+                                  const struct octet_dot_dims *dims, struct octet_error *err)
+{
+    const struct oct_config *c = &op->config;
+    struct oct_record *r = op->record;
+    struct gradient for_lhs = {.for_lhs = true,
+                               .x = lhs,
+                               .y = rhs,
+                               .grad = &c->dlhs_grad,
+                               .residual = &c->dlhs_residual,
+                               .tile_size = c->dlhs_tile_size,
+                               .tile_field = "rule.bwd_weight_grad_tile_size",
+                               .pre = &r->g_dlhs_pre,
+                               .g_quantized = &r->g_dlhs,
+                               .y_quantized = &r->y_dlhs};
+    struct gradient for_rhs = {.x = rhs,
+                               .y = lhs,
+                               .grad = &c->drhs_grad,
+                               .residual = &c->drhs_residual,
+                               .tile_size = c->drhs_tile_size,
+                               .tile_field = "rule.bwd_weight_grad_tile_size",
+                               .pre = &r->g_drhs_pre,
+                               .g_quantized = &r->g_drhs,
+                               .y_quantized = &r->y_drhs};
+    struct octet_array g;
+    enum octet_status status = oct_cotangent(op, &op->out->out, &g, err);
+
+    if (status == OCTET_OK)
+        status = backward_one(op, &for_lhs, dims, &g, &op->out->lhs_grad, err);
+    if (status == OCTET_OK)
+        status = backward_one(op, &for_rhs, dims, &g, &op->out->rhs_grad, err);
+    if (status == OCTET_OK && c->is_quantized && c->sparsity.m && !rhs->given->is_quantized)
+        status =
+            oct_mask_sparse(&op->work, &rhs->given->array, &c->sparsity, &op->out->rhs_grad, err);
+    return status;
+}
+
+enum octet_status oct_dot_general(const struct octet_compute *compute,
+                                  const struct octet_operand *lhs, const struct octet_operand *rhs,
+                                  const struct octet_dot_dims *dims,
+                                  const struct octet_product_options *options,
+                                  struct oct_record *record, struct octet_product *out,
+                                  struct octet_error *err)
+{
+    struct oct_float_env env = oct_float_env_enter();
+    struct oct_side l, r;
+    struct oct_op op;
+    enum octet_status status = oct_op_begin(&op, compute, options, record, out, err);
+
+    if (status == OCTET_OK)
+        status = oct_side_check(&l, "lhs", lhs, err);
+    if (status == OCTET_OK)
+        status = oct_side_check(&r, "rhs", rhs, err);
+    if (status == OCTET_OK)
+        status = oct_dims_check(oct_value_shape(&l.value), oct_value_shape(&r.value), dims, err);
+    if (status == OCTET_OK)
+        status = forward(&op, &l, &r, dims, err);
+    if (status == OCTET_OK && options->cotangent)
+        status = backward(&op, &l, &r, dims, err);
+    if (status == OCTET_OK)
+        status = oct_op_finish(&op, &l, &r, err);
+    oct_op_end(&op);
+    oct_float_env_leave(env);
+    return status;
+}
+
+enum octet_status octet_dot_general(const struct octet_compute *compute,
+                                    const struct octet_operand *lhs,
+                                    const struct octet_operand *rhs,
+                                    const struct octet_dot_dims *dims,
+                                    const struct octet_product_options *options,
+                                    struct octet_product *out, struct octet_error *err)
+{
+    return oct_dot_general(compute, lhs, rhs, dims, options, NULL, out, err);
+}
