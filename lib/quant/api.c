@@ -170,7 +170,7 @@ static enum octet_status quantize(const struct octet_compute *compute,
     if (status == OCTET_OK)
         status = oct_quantize_calibrated(compute, array, how.qtype, &calibration, out, err);
     if (status == OCTET_OK && scale_dtype)
-        status = oct_cast(compute, &out->scale, scale_dtype, &out->scale, err);
+        status = oct_array_cast(compute, &out->scale, scale_dtype, &out->scale, err);
     return status;
 }
 
@@ -202,7 +202,7 @@ static enum octet_status dequantize(const struct octet_compute *compute,
                           octet_dtype_name(dtype));
     status = oct_dequantize(compute, quantized, out, err);
     if (status == OCTET_OK && dtype)
-        status = oct_cast(compute, out, dtype, out, err);
+        status = oct_array_cast(compute, out, dtype, out, err);
     return status;
 }
 

@@ -200,7 +200,7 @@ enum octet_status oct_cotangent(struct oct_op *op, const struct octet_array *out
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "cotangent.shape",
                           "%s is not the result's %s", octet_array_shape_text(given, a, sizeof a),
                           octet_array_shape_text(out, b, sizeof b));
-    return oct_cast(&op->work, given, out->dtype, g, err);
+    return oct_array_cast(&op->work, given, out->dtype, g, err);
 }
 
 enum octet_status oct_side_mask(struct oct_op *op, const struct oct_side *side,
@@ -260,7 +260,7 @@ enum octet_status oct_op_finish(struct oct_op *op, const struct oct_side *lhs,
     enum octet_status status = OCTET_OK;
 
     if (op->options->out_dtype)
-        status = oct_cast(op->compute, &out->out, op->options->out_dtype, &out->out, err);
+        status = oct_array_cast(op->compute, &out->out, op->options->out_dtype, &out->out, err);
     if (status != OCTET_OK || !op->options->numerics)
         return status;
     status = side_stats(op, lhs, &out->lhs, err);

@@ -246,7 +246,7 @@ enum octet_status oct_scale_values(const struct octet_compute *compute,
                                    struct octet_error *err)
 {
     struct octet_array values;
-    enum octet_status status = oct_cast(compute, scale, OCTET_DTYPE_F32, &values, err);
+    enum octet_status status = oct_array_cast(compute, scale, OCTET_DTYPE_F32, &values, err);
 
     if (status == OCTET_OK)
         *out = values.data;
@@ -372,8 +372,9 @@ static void visit_cast(void *user, const struct oct_run *run, size_t thread)
     }
 }
 
-enum octet_status oct_cast(const struct octet_compute *compute, const struct octet_array *array,
-                           enum octet_dtype dtype, struct octet_array *out, struct octet_error *err)
+enum octet_status oct_array_cast(const struct octet_compute *compute,
+                                 const struct octet_array *array, enum octet_dtype dtype,
+                                 struct octet_array *out, struct octet_error *err)
 {
     int64_t one[OCTET_ARRAY_RANK_MAX] = {1, 1, 1, 1, 1, 1, 1, 1};
     struct oct_layout layout = oct_layout_make(array->rank, array->dim, one);

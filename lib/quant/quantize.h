@@ -82,9 +82,9 @@ enum octet_status oct_array_like(const struct octet_compute *compute,
 
 /* A cast between F32 and BF16 (and from what decode takes); *out is `array` itself when it has the
  * dtype. */
-enum octet_status oct_cast(const struct octet_compute *compute, const struct octet_array *array,
-                           enum octet_dtype dtype, struct octet_array *out,
-                           struct octet_error *err) OCTET_MUST_CHECK;
+enum octet_status oct_array_cast(const struct octet_compute *compute,
+                                 const struct octet_array *array, enum octet_dtype dtype,
+                                 struct octet_array *out, struct octet_error *err) OCTET_MUST_CHECK;
 
 /* Figures of one or two quantizations, before the ratio is taken. */
 struct oct_stats {

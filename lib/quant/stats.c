@@ -106,7 +106,7 @@ static enum octet_status prepare(const struct octet_compute *compute,
     if (status == OCTET_OK)
         status = oct_dequantize(compute, quantized, &dequantized, err);
     if (status == OCTET_OK)
-        status = oct_cast(compute, &dequantized, OCTET_DTYPE_F32, &wide, err);
+        status = oct_array_cast(compute, &dequantized, OCTET_DTYPE_F32, &wide, err);
     if (status != OCTET_OK)
         return status;
     s->codes = &quantized->qvalue;

@@ -1,0 +1,247 @@
+/* einsum of two operands: as jnp.einsum hands it to dot_general.
+ *
+ * Decision: an equation with an explicit result, each name once an operand, and every name in the
+ * result or in both operands: what a matmul is. Others would be sums and diagonals around it, which
+ * no rule touches. Source: JAX 0.10.2, numpy/einsum.py; Qwix 0.1.8, providers/qt.py; formula 18. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/float_env.h"
+#include "quant/panels.h"
+#include "quant/record.h"
+
+struct equation {
+    char lhs[OCTET_AXES_MAX + 1], rhs[OCTET_AXES_MAX + 1], result[OCTET_AXES_MAX + 1];
+};
+
+static enum octet_status refuse(const char *equation, const char *why, struct octet_error *err)
+{
+    return octet_fail(err, OCTET_INVALID_ARGUMENT, "equation", "'%.80s': %s", equation, why);
+}
+
+static const char *read_names(const char **at, char *names)
+{
+    size_t n = 0;
+
+    for (; **at && **at != ',' && **at != '-'; (*at)++) {
+        if (**at == ' ')
+            continue;
+        if (!((**at >= 'a' && **at <= 'z') || (**at >= 'A' && **at <= 'Z')))
+            return "expected letters for axes, as in 'bsd,df->bsf'";
+        if (memchr(names, **at, n))
+            return "a name stands twice in one place";
+        if (n == OCTET_AXES_MAX)
+            return "an array has more than 8 axes";
+        names[n++] = **at;
+    }
+    names[n] = '\0';
+    return NULL;
+}
+
+static const char *parse(const char *text, struct equation *e)
+{
+    const char *why = read_names(&text, e->lhs);
+
+    if (!why && *text++ != ',')
+        return "expected two operands, separated by ','";
+    if (!why)
+        why = read_names(&text, e->rhs);
+    if (!why && (text[0] != '-' || text[1] != '>'))
+        return "expected '->' and the result's axes";
+    if (why)
+        return why;
+    text += 2;
+    why = read_names(&text, e->result);
+    if (!why && *text)
+        why = "text follows the result";
+    for (const char *p = e->result; !why && *p; p++)
+        if (!strchr(e->lhs, *p) && !strchr(e->rhs, *p))
+            why = "the result has an axis that no operand has";
+    for (const char *p = e->lhs; !why && *p; p++)
+        if (!strchr(e->rhs, *p) && !strchr(e->result, *p))
+            why = "an axis of the first operand is in neither the second nor the result";
+    for (const char *p = e->rhs; !why && *p; p++)
+        if (!strchr(e->lhs, *p) && !strchr(e->result, *p))
+            why = "an axis of the second operand is in neither the first nor the result";
+    return why;
+}
+
+/* batch names, then those that a has, then those that b has: the order of dot_general(a, b)'s
+ * result. */
+static void result_names(const char *result, const char *a, const char *b, char *out)
+{
+    size_t n = 0;
+
+    for (const char *p = result; *p; p++)
+        if (strchr(a, *p) && strchr(b, *p))
+            out[n++] = *p;
+    for (const char *p = a; *p; p++)
+        if (!strchr(b, *p))
+            out[n++] = *p;
+    for (const char *p = b; *p; p++)
+        if (!strchr(a, *p))
+            out[n++] = *p;
+    out[n] = '\0';
+}
+
+static int32_t index_of(const char *names, char name)
+{
+    return (int32_t)(strchr(names, name) - names);
+}
+
+/* Contracting names in alphabetical order, batch names in the result's. */
+static struct octet_dot_dims dims_of(const char *result, const char *a, const char *b)
+{
+    struct octet_dot_dims dims = {0};
+
+    for (int name = 'A'; name <= 'z'; name++)
+        if (strchr(a, name) && strchr(b, name) && !strchr(result, name)) {
+            dims.lhs_contracting[dims.contracting_count] = index_of(a, (char)name);
+            dims.rhs_contracting[dims.contracting_count++] = index_of(b, (char)name);
+        }
+    for (const char *p = result; *p; p++)
+        if (strchr(a, *p) && strchr(b, *p)) {
+            dims.lhs_batch[dims.batch_count] = index_of(a, *p);
+            dims.rhs_batch[dims.batch_count++] = index_of(b, *p);
+        }
+    return dims;
+}
+
+/* out axis i = array's axis from[i]. */
+static enum octet_status transpose(octet_arena *arena, const struct octet_array *array,
+                                   const int32_t *from, struct octet_array *out,
+                                   struct octet_error *err)
+{
+    int64_t stride[OCTET_ARRAY_RANK_MAX], dim[OCTET_ARRAY_RANK_MAX], turned[OCTET_ARRAY_RANK_MAX];
+    int64_t s = 1, count = octet_array_elements(array);
+    size_t bytes = octet_dtype_bytes(array->dtype);
+    const int64_t *offsets;
+    struct octet_array made;
+    enum octet_status status;
+
+    for (int32_t i = array->rank - 1; i >= 0; i--) {
+        stride[i] = s;
+        s *= array->dim[i];
+    }
+    for (int32_t i = 0; i < array->rank; i++) {
+        dim[i] = array->dim[from[i]];
+        turned[i] = stride[from[i]];
+    }
+    status = octet_array_create(arena, array->dtype, array->rank, dim, &made, err);
+    if (status == OCTET_OK)
+        status = oct_offsets(arena, array->rank, dim, NULL, turned, &offsets, NULL, err);
+    for (int64_t i = 0; i < count && status == OCTET_OK; i++)
+        memcpy((char *)made.data + (size_t)i * bytes,
+               (const char *)array->data + (size_t)offsets[i] * bytes, bytes);
+    if (status == OCTET_OK)
+        *out = made;
+    return status;
+}
+
+/* dot_general(lhs, rhs) whose result is turned into the equation's order; the cotangent the other
+ * way. */
+static enum octet_status
+run_turned(const struct octet_compute *compute, const struct equation *e, const char *names,
+           const struct octet_operand *lhs, const struct octet_operand *rhs,
+           const struct octet_dot_dims *dims, const struct octet_product_options *options,
+           struct oct_record *record, struct octet_product *out, struct octet_error *err)
+{
+    struct octet_product_options turned = *options;
+    int32_t to_result[OCTET_AXES_MAX], to_dot[OCTET_AXES_MAX];
+    int32_t rank = (int32_t)strlen(names);
+    struct octet_array cotangent;
+    enum octet_status status;
+
+    for (int32_t i = 0; i < rank; i++) {
+        to_result[i] = index_of(names, e->result[i]);
+        to_dot[i] = index_of(e->result, names[i]);
+    }
+    if (options->cotangent) {
+        if (options->cotangent->rank != rank)
+            return octet_fail(err, OCTET_INVALID_ARGUMENT, "cotangent.shape",
+                              "has rank %d, the result %d", options->cotangent->rank, rank);
+        status = transpose(compute->arena, options->cotangent, to_dot, &cotangent, err);
+        if (status != OCTET_OK)
+            return status;
+        turned.cotangent = &cotangent;
+    }
+    status = oct_dot_general(compute, lhs, rhs, dims, &turned, record, out, err);
+    return status == OCTET_OK ? transpose(compute->arena, &out->out, to_result, &out->out, err)
+                              : status;
+}
+
+static void exchange(struct oct_record *record, struct octet_product *out)
+{
+    struct octet_array grad = out->lhs_grad;
+    struct octet_operand_stats stats = out->lhs;
+
+    out->lhs_grad = out->rhs_grad;
+    out->rhs_grad = grad;
+    out->lhs = out->rhs;
+    out->rhs = stats;
+    if (record) {
+        struct octet_quantized q = record->lhs;
+        record->lhs = record->rhs;
+        record->rhs = q;
+    }
+}
+
+static enum octet_status check_ranks(const struct equation *e, const char *equation,
+                                     const struct octet_operand *lhs,
+                                     const struct octet_operand *rhs, struct octet_error *err)
+{
+    int32_t l = lhs->is_quantized ? lhs->quantized.qvalue.rank : lhs->array.rank;
+    int32_t r = rhs->is_quantized ? rhs->quantized.qvalue.rank : rhs->array.rank;
+
+    if (l != (int32_t)strlen(e->lhs))
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, "lhs.shape",
+                          "has rank %d, but '%s' in '%.80s' %zu axes", l, e->lhs, equation,
+                          strlen(e->lhs));
+    if (r != (int32_t)strlen(e->rhs))
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, "rhs.shape",
+                          "has rank %d, but '%s' in '%.80s' %zu axes", r, e->rhs, equation,
+                          strlen(e->rhs));
+    return OCTET_OK;
+}
+
+enum octet_status oct_einsum(const struct octet_compute *compute, const char *equation,
+                             const struct octet_operand *lhs, const struct octet_operand *rhs,
+                             const struct octet_product_options *options, struct oct_record *record,
+                             struct octet_product *out, struct octet_error *err)
+{
+    struct octet_product_options flipped = *options;
+    char names[2 * OCTET_AXES_MAX + 1];
+    struct octet_dot_dims dims;
+    struct equation e;
+    const char *why = parse(equation, &e);
+
+    if (why)
+        return refuse(equation, why, err);
+    enum octet_status status = check_ranks(&e, equation, lhs, rhs, err);
+    if (status != OCTET_OK)
+        return status;
+    result_names(e.result, e.lhs, e.rhs, names);
+    if (strcmp(names, e.result) == 0) {
+        dims = dims_of(e.result, e.lhs, e.rhs);
+        return oct_dot_general(compute, lhs, rhs, &dims, options, record, out, err);
+    }
+    /* JAX takes the operands in the other order where this one does not give the result as it
+     * stands. */
+    result_names(e.result, e.rhs, e.lhs, names);
+    dims = dims_of(e.result, e.rhs, e.lhs);
+    if (options->weight_operand != OCTET_WEIGHT_NONE)
+        flipped.weight_operand =
+            options->weight_operand == OCTET_WEIGHT_LHS ? OCTET_WEIGHT_RHS : OCTET_WEIGHT_LHS;
+    status = run_turned(compute, &e, names, rhs, lhs, &dims, &flipped, record, out, err);
+    if (status == OCTET_OK)
+        exchange(record, out);
+    return status;
+}
+
+enum octet_status octet_einsum(const struct octet_compute *compute, const char *equation,
+                               const struct octet_operand *lhs, const struct octet_operand *rhs,
+                               const struct octet_product_options *options,
+                               struct octet_product *out, struct octet_error *err)
+{
+    return oct_einsum(compute, equation, lhs, rhs, options, NULL, out, err);
+}
