@@ -13,7 +13,10 @@
 #include "quant/quantize.h"
 #include "rules/fields.h"
 
-enum { CHUNK = 4096 }; /* elements decoded at a time */
+enum {
+    CHUNK = 4096, /* elements decoded at a time */
+    SHORT = 31    /* XLA adds up so many squares one by one, in f32; more in ways of its own */
+};
 
 float oct_round_to(enum octet_dtype dtype, float value)
 {
@@ -149,7 +152,8 @@ struct ranges {
     const struct oct_layout *layout;
     size_t element_bytes;
     float *lower, *upper;
-    float *squares; /* [scales], of rms */
+    float *squares;    /* [scales], of rms */
+    double *long_sums; /* [scales], instead, of groups of more than SHORT */
 };
 
 static void visit_range(void *user, const struct oct_run *run, size_t thread)
@@ -166,7 +170,9 @@ static void visit_range(void *user, const struct oct_run *run, size_t thread)
             (const char *)r->array->data + (size_t)(run->element + begin) * r->element_bytes, x);
         for (int64_t i = 0; i < n; i++) {
             int64_t s = run->scale + (begin + i) * step;
-            if (r->squares) {
+            if (r->long_sums) {
+                r->long_sums[s] += oct_round_to(r->array->dtype, x[i] * x[i]);
+            } else if (r->squares) {
                 r->squares[s] += oct_round_to(r->array->dtype, x[i] * x[i]);
             } else if (x[i] != x[i]) {
                 r->lower[s] = r->upper[s] = x[i];
@@ -202,10 +208,18 @@ static enum octet_status rms(const struct octet_compute *compute, const struct o
                        .layout = layout,
                        .element_bytes = octet_dtype_bytes(array->dtype),
                        .squares = out};
-    enum octet_status status = oct_layout_in_order(compute, layout, visit_range, &r, err);
+    int64_t group = layout->elements ? layout->elements / layout->scales : 0;
     /* XLA turns the division by the count, a constant, into a product. */
-    float share = layout->elements ? 1.0f / (float)(layout->elements / layout->scales) : 0;
+    float share = group ? 1.0f / (float)group : 0;
 
+    if (group > SHORT) {
+        r.long_sums = OCTET_NEW_ARRAY(compute->arena, layout->scales, double);
+        if (!r.long_sums)
+            return octet_arena_exhausted(compute->arena, err);
+    }
+    enum octet_status status = oct_layout_in_order(compute, layout, visit_range, &r, err);
+    for (int64_t i = 0; r.long_sums && i < layout->scales; i++)
+        out[i] = (float)r.long_sums[i];
     for (int64_t i = 0; i < layout->scales; i++) {
         float mean = oct_round_to(array->dtype, out[i] * share);
         out[i] = oct_round_to(array->dtype, sqrtf(mean));
@@ -221,7 +235,7 @@ static enum octet_status average(const struct octet_compute *compute, enum octet
                                  uint32_t axes, struct oct_calibration *c, float **values,
                                  struct octet_error *err)
 {
-    int64_t dim[OCTET_ARRAY_RANK_MAX], count = 1;
+    int64_t dim[OCTET_ARRAY_RANK_MAX] = {0}, count = 1;
 
     for (int32_t i = 0; i < c->rank; i++) {
         dim[i] = axes >> i & 1 ? 1 : c->dim[i];
@@ -230,6 +244,7 @@ static enum octet_status average(const struct octet_compute *compute, enum octet
     if (count == c->count)
         return OCTET_OK;
     struct oct_layout layout = oct_layout_make(c->rank, c->dim, dim);
+    float share = 1.0f / (float)(count ? c->count / count : 1);
     float *mean = OCTET_NEW_ARRAY(compute->arena, count, float);
     if (!mean)
         return octet_arena_exhausted(compute->arena, err);
@@ -239,7 +254,7 @@ static enum octet_status average(const struct octet_compute *compute, enum octet
             mean[s + (layout.is_kept ? i : 0)] += (*values)[row * layout.row_length + i];
     }
     for (int64_t i = 0; i < count; i++)
-        mean[i] = oct_round_to(dtype, mean[i] / (float)(c->count / count));
+        mean[i] = oct_round_to(dtype, mean[i] * share); /* a product in XLA */
     *values = mean;
     return OCTET_OK;
 }

@@ -63,14 +63,21 @@ static void put(const struct round *round, int64_t origin, int64_t column, int64
                (const char *)values + (size_t)j * bytes, bytes);
 }
 
-/* sum - shift, rounded as Qwix does. */
-static const float *less_shift(enum octet_dtype rounding, int64_t n, const float *sum,
-                               const float *shift, float *out)
+static bool is_integer(enum octet_dtype dtype)
 {
+    return dtype == OCTET_DTYPE_S8 || dtype == OCTET_DTYPE_S4;
+}
+
+/* sum - shift as Qwix has it: of integers exact (up to 2^24), else of two rounded numbers. */
+static const float *less_shift(const struct oct_panel *panel, enum octet_dtype rounding, int64_t n,
+                               const float *sum, const float *shift, float *out)
+{
+    bool is_exact = is_integer(panel->gemm.lhs.dtype) && is_integer(panel->gemm.rhs.dtype);
+
     for (int64_t j = 0; j < n; j++)
-        out[j] = oct_round_to(rounding,
-                              oct_round_to(rounding, sum[j]) - oct_round_to(rounding, shift[j]));
-    return out;
+        out[j] = is_exact ? sum[j] - shift[j]
+                          : oct_round_to(rounding, sum[j]) - oct_round_to(rounding, shift[j]);
+    return out; /* kernels.finish rounds the difference */
 }
 
 /* Adds a rounded piece to the total; after the last round *done is the result as f32. */
@@ -112,7 +119,7 @@ static void finish_piece(const struct round *round, const struct oct_panel *pane
     float shifted[PIECE], y[PIECE];
 
     if (panel->has_shift)
-        sum = less_shift(panels->rounding, n, sum, panel->shift.out + at, shifted);
+        sum = less_shift(panel, panels->rounding, n, sum, panel->shift.out + at, shifted);
     bool is_direct = !panels->total && panels->rounding == panels->result->dtype;
     void *to = is_direct && panels->places.is_contiguous
                    ? (char *)panels->result->data + (size_t)(origin + column) * round->element_bytes
