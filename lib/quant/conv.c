@@ -309,10 +309,12 @@ static enum octet_status run(struct conv *c, const struct octet_operand *lhs,
     return status == OCTET_OK ? oct_op_finish(&c->op, &c->lhs, &c->rhs, err) : status;
 }
 
-enum octet_status oct_conv(const struct octet_compute *compute, const struct octet_operand *lhs,
-                           const struct octet_operand *rhs, const struct octet_conv_options *conv,
-                           const struct octet_product_options *options, struct oct_record *record,
-                           struct octet_product *out, struct octet_error *err)
+enum octet_status oct_quant_conv(const struct octet_compute *compute,
+                                 const struct octet_operand *lhs, const struct octet_operand *rhs,
+                                 const struct octet_conv_options *conv,
+                                 const struct octet_product_options *options,
+                                 struct oct_record *record, struct octet_product *out,
+                                 struct octet_error *err)
 {
     struct octet_product_options chosen = *options;
     struct conv c = {.how = *conv, .spatial = conv->spatial_count};
@@ -335,5 +337,5 @@ enum octet_status octet_conv(const struct octet_compute *compute, const struct o
                              const struct octet_product_options *options, struct octet_product *out,
                              struct octet_error *err)
 {
-    return oct_conv(compute, lhs, rhs, conv, options, NULL, out, err);
+    return oct_quant_conv(compute, lhs, rhs, conv, options, NULL, out, err);
 }

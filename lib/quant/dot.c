@@ -332,12 +332,11 @@ static enum octet_status backward(struct oct_op *op, struct oct_side *lhs, struc
     return status;
 }
 
-enum octet_status oct_dot_general(const struct octet_compute *compute,
-                                  const struct octet_operand *lhs, const struct octet_operand *rhs,
-                                  const struct octet_dot_dims *dims,
-                                  const struct octet_product_options *options,
-                                  struct oct_record *record, struct octet_product *out,
-                                  struct octet_error *err)
+enum octet_status
+oct_quant_dot_general(const struct octet_compute *compute, const struct octet_operand *lhs,
+                      const struct octet_operand *rhs, const struct octet_dot_dims *dims,
+                      const struct octet_product_options *options, struct oct_record *record,
+                      struct octet_product *out, struct octet_error *err)
 {
     struct oct_float_env env = oct_float_env_enter();
     struct oct_side l, r;
@@ -368,5 +367,5 @@ enum octet_status octet_dot_general(const struct octet_compute *compute,
                                     const struct octet_product_options *options,
                                     struct octet_product *out, struct octet_error *err)
 {
-    return oct_dot_general(compute, lhs, rhs, dims, options, NULL, out, err);
+    return oct_quant_dot_general(compute, lhs, rhs, dims, options, NULL, out, err);
 }

@@ -165,7 +165,7 @@ run_turned(const struct octet_compute *compute, const struct equation *e, const 
             return status;
         turned.cotangent = &cotangent;
     }
-    status = oct_dot_general(compute, lhs, rhs, dims, &turned, record, out, err);
+    status = oct_quant_dot_general(compute, lhs, rhs, dims, &turned, record, out, err);
     return status == OCTET_OK ? transpose(compute->arena, &out->out, to_result, &out->out, err)
                               : status;
 }
@@ -204,10 +204,11 @@ static enum octet_status check_ranks(const struct equation *e, const char *equat
     return OCTET_OK;
 }
 
-enum octet_status oct_einsum(const struct octet_compute *compute, const char *equation,
-                             const struct octet_operand *lhs, const struct octet_operand *rhs,
-                             const struct octet_product_options *options, struct oct_record *record,
-                             struct octet_product *out, struct octet_error *err)
+enum octet_status oct_quant_einsum(const struct octet_compute *compute, const char *equation,
+                                   const struct octet_operand *lhs, const struct octet_operand *rhs,
+                                   const struct octet_product_options *options,
+                                   struct oct_record *record, struct octet_product *out,
+                                   struct octet_error *err)
 {
     struct octet_product_options flipped = *options;
     char names[2 * OCTET_AXES_MAX + 1];
@@ -223,7 +224,7 @@ enum octet_status oct_einsum(const struct octet_compute *compute, const char *eq
     result_names(e.result, e.lhs, e.rhs, names);
     if (strcmp(names, e.result) == 0) {
         dims = dims_of(e.result, e.lhs, e.rhs);
-        return oct_dot_general(compute, lhs, rhs, &dims, options, record, out, err);
+        return oct_quant_dot_general(compute, lhs, rhs, &dims, options, record, out, err);
     }
     /* JAX takes the operands in the other order where this one does not give the result as it
      * stands. */
@@ -243,5 +244,5 @@ enum octet_status octet_einsum(const struct octet_compute *compute, const char *
                                const struct octet_product_options *options,
                                struct octet_product *out, struct octet_error *err)
 {
-    return oct_einsum(compute, equation, lhs, rhs, options, NULL, out, err);
+    return oct_quant_einsum(compute, equation, lhs, rhs, options, NULL, out, err);
 }

@@ -640,13 +640,12 @@ static enum octet_status run(struct grouped *g, const struct octet_operand *lhs,
     return status == OCTET_OK ? oct_op_finish(&g->op, &g->lhs, &g->rhs, err) : status;
 }
 
-enum octet_status oct_ragged_dot(const struct octet_compute *compute,
-                                 const struct octet_operand *lhs, const struct octet_operand *rhs,
-                                 const struct octet_array *group_sizes, bool transpose_rhs,
-                                 enum octet_grouped_op op,
-                                 const struct octet_product_options *options,
-                                 struct oct_record *record, struct octet_product *out,
-                                 struct octet_error *err)
+enum octet_status
+oct_quant_ragged_dot(const struct octet_compute *compute, const struct octet_operand *lhs,
+                     const struct octet_operand *rhs, const struct octet_array *group_sizes,
+                     bool transpose_rhs, enum octet_grouped_op op,
+                     const struct octet_product_options *options, struct oct_record *record,
+                     struct octet_product *out, struct octet_error *err)
 {
     struct grouped g = {.kind = op, .transpose_rhs = transpose_rhs};
     struct octet_product_options chosen = *options;
@@ -673,6 +672,6 @@ enum octet_status octet_ragged_dot(const struct octet_compute *compute,
                                    const struct octet_product_options *options,
                                    struct octet_product *out, struct octet_error *err)
 {
-    return oct_ragged_dot(compute, lhs, rhs, group_sizes, transpose_rhs, op, options, NULL, out,
-                          err);
+    return oct_quant_ragged_dot(compute, lhs, rhs, group_sizes, transpose_rhs, op, options, NULL,
+                                out, err);
 }

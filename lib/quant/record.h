@@ -15,26 +15,27 @@ struct oct_record {
 };
 
 /* As the public functions without "oct_"; record may be NULL. */
-enum octet_status oct_dot_general(const struct octet_compute *compute,
-                                  const struct octet_operand *lhs, const struct octet_operand *rhs,
-                                  const struct octet_dot_dims *dims,
-                                  const struct octet_product_options *options,
-                                  struct oct_record *record, struct octet_product *out,
-                                  struct octet_error *err) OCTET_MUST_CHECK;
-enum octet_status oct_ragged_dot(const struct octet_compute *compute,
+enum octet_status
+oct_quant_dot_general(const struct octet_compute *compute, const struct octet_operand *lhs,
+                      const struct octet_operand *rhs, const struct octet_dot_dims *dims,
+                      const struct octet_product_options *options, struct oct_record *record,
+                      struct octet_product *out, struct octet_error *err) OCTET_MUST_CHECK;
+enum octet_status
+oct_quant_ragged_dot(const struct octet_compute *compute, const struct octet_operand *lhs,
+                     const struct octet_operand *rhs, const struct octet_array *group_sizes,
+                     bool transpose_rhs, enum octet_grouped_op op,
+                     const struct octet_product_options *options, struct oct_record *record,
+                     struct octet_product *out, struct octet_error *err) OCTET_MUST_CHECK;
+enum octet_status oct_quant_einsum(const struct octet_compute *compute, const char *equation,
+                                   const struct octet_operand *lhs, const struct octet_operand *rhs,
+                                   const struct octet_product_options *options,
+                                   struct oct_record *record, struct octet_product *out,
+                                   struct octet_error *err) OCTET_MUST_CHECK;
+enum octet_status oct_quant_conv(const struct octet_compute *compute,
                                  const struct octet_operand *lhs, const struct octet_operand *rhs,
-                                 const struct octet_array *group_sizes, bool transpose_rhs,
-                                 enum octet_grouped_op op,
+                                 const struct octet_conv_options *conv,
                                  const struct octet_product_options *options,
                                  struct oct_record *record, struct octet_product *out,
                                  struct octet_error *err) OCTET_MUST_CHECK;
-enum octet_status oct_einsum(const struct octet_compute *compute, const char *equation,
-                             const struct octet_operand *lhs, const struct octet_operand *rhs,
-                             const struct octet_product_options *options, struct oct_record *record,
-                             struct octet_product *out, struct octet_error *err) OCTET_MUST_CHECK;
-enum octet_status oct_conv(const struct octet_compute *compute, const struct octet_operand *lhs,
-                           const struct octet_operand *rhs, const struct octet_conv_options *conv,
-                           const struct octet_product_options *options, struct oct_record *record,
-                           struct octet_product *out, struct octet_error *err) OCTET_MUST_CHECK;
 
 #endif
