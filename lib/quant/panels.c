@@ -124,6 +124,12 @@ static void finish_piece(const struct round *round, const struct oct_panel *pane
     void *to = is_direct && panels->places.is_contiguous
                    ? (char *)panels->result->data + (size_t)(origin + column) * round->element_bytes
                    : (void *)y;
+    if (panels->lhs_rounding) {
+        kernels->finish((size_t)n, sum, ls, NULL, 0, 0, panels->lhs_rounding, y);
+        kernels->decode(panels->lhs_rounding, (size_t)n, y, shifted);
+        sum = shifted;
+        ls = NULL;
+    }
     kernels->finish((size_t)n, sum, ls, rs, panel->rhs_stride, 0, panels->rounding, to);
     if (is_direct) {
         if (to == y)

@@ -35,6 +35,9 @@ struct oct_panels {
     octet_arena *scratch;
     struct octet_array *result;
     enum octet_dtype rounding; /* R: F32 or BF16 */
+    /* When not unspecified: the sum and lhs' scale are rounded to this, R begins with rhs' scale.
+     */
+    enum octet_dtype lhs_rounding;
     struct oct_places places;
     float *sums, *shifts; /* [elements of a round] */
     float *total;         /* the same; NULL: one round */

@@ -21,6 +21,13 @@ static bool is_float(enum octet_dtype dtype)
     return dtype == OCTET_DTYPE_F32 || dtype == OCTET_DTYPE_BF16;
 }
 
+static bool is_integer(const struct oct_value *value)
+{
+    enum octet_dtype dtype = oct_value_shape(value)->dtype;
+
+    return dtype == OCTET_DTYPE_S8 || dtype == OCTET_DTYPE_S4;
+}
+
 enum octet_dtype oct_value_dtype(const struct oct_value *value)
 {
     if (value->is_quantized)
@@ -512,6 +519,10 @@ static enum octet_status run(struct plan *plan, const struct oct_product *produc
     for (int32_t i = 0; i < dims->contracting_count; i++)
         plan->k *= plan->tile[i];
     panels.rounding = oct_promote(oct_value_dtype(lhs), oct_value_dtype(rhs));
+    /* A product of integers has no floating-point type until the first scale gives it one. */
+    if (is_integer(lhs) && is_integer(rhs) && lhs->is_quantized && rhs->is_quantized &&
+        oct_value_dtype(lhs) != panels.rounding)
+        panels.lhs_rounding = oct_value_dtype(lhs);
     status =
         make_result(plan, product, product->result_dtype ? product->result_dtype : panels.rounding,
                     axes, out, err);
