@@ -117,6 +117,8 @@ static void settle(struct call *call)
     if (call->owed > 0 || call->job || !(call->is_gone || call->is_ending))
         return;
     log_end(call);
+    if (call->held_bytes)
+        scheduler_hold(&call->loop->schedulers[call->method->pool], -call->held_bytes);
     if (call->is_gone)
         call->loop->counts.cancelled++;
     else if (call->status == OCTET_OK)
@@ -318,6 +320,8 @@ static void send_message(struct call *call)
 /* The request is here (received bytes) or is not waited for any longer (0). */
 static void stop_receiving(struct call *call, int64_t received)
 {
+    if (received == 0 && call->is_receiving) /* what has come of it is freed by gRPC */
+        call->loop->large_ns = octet_now_ns();
     if (call->is_expected)
         guard_settle(call->loop->guard, &call->peer_key, call->method->request_bytes_max, received);
     call->is_receiving = call->is_expected = false;
@@ -508,6 +512,7 @@ static void begin(struct call *call)
         receive(call);
     } else {
         call->loop->counts.refused++;
+        guard_refused(call->loop->guard, &call->peer_key);
         end_with(call, &error);
     }
 }
@@ -624,11 +629,24 @@ static void take_result(struct call *call, struct job *job)
         tell(&call->watcher);
     } else {
         set_outgoing(call, job->reply);
-        if (call->method->shape == CALL_UNARY)
+        if (call->method->shape == CALL_UNARY) {
+            call->held_bytes = (int64_t)GRPC_SLICE_LENGTH(job->reply);
+            scheduler_hold(&call->loop->schedulers[call->method->pool], call->held_bytes);
             call_end(call, OCTET_OK, "");
-        else
+        } else {
             send_message(call);
+        }
     }
+}
+
+/* Its first budget was too small: once more, with all that a request may have. */
+static bool run_again(struct call *call, struct job *job)
+{
+    if (!job->wants_memory || call->is_gone || call->is_ending)
+        return false;
+    job->memory_bytes = job->method->memory_bytes;
+    job->wants_memory = false;
+    return scheduler_push_again(&call->loop->schedulers[job->method->pool], job, call->peer);
 }
 
 static void on_job_done(struct event *event, bool ok)
@@ -639,10 +657,14 @@ static void on_job_done(struct event *event, bool ok)
 
     (void)ok;
     scheduler_finished(scheduler, job);
-    call->job = NULL;
-    if (!call->is_gone && !call->is_ending)
-        take_result(call, job);
-    job_free(job);
+    if (job->was_large)
+        call->loop->large_ns = job->ended_ns;
+    if (!run_again(call, job)) {
+        call->job = NULL;
+        if (!call->is_gone && !call->is_ending)
+            take_result(call, job);
+        job_free(job);
+    }
     scheduler_run(scheduler);
     settle(call);
 }

@@ -51,6 +51,7 @@ struct call {
     bool is_sending, has_sent; /* a message is under way; the initial metadata is out */
     bool is_ending;            /* the status was given to gRPC, or waits for is_sending */
     grpc_byte_buffer *outgoing;
+    int64_t held_bytes; /* of the reply, in the scheduler's account */
     struct job *job;
     struct watcher watcher; /* of CALL_WATCH */
 

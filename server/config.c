@@ -5,7 +5,7 @@
 #include <string.h>
 #include <uv.h>
 
-enum { MEMORY_FLOOR_BYTES = 64 << 20 };
+enum { MEMORY_FLOOR_BYTES = 64 << 20, REQUEST_FLOOR_BYTES = 64 << 10, CREW_THREADS = 8 };
 
 bool config_has_tls(const struct config *config)
 {
@@ -57,6 +57,12 @@ static enum octet_status check_limits(struct config *config, struct octet_error 
         if (config->limits.memory_bytes < config->limits.request_memory_bytes)
             config->limits.request_memory_bytes = config->limits.memory_bytes;
     }
+    if (config->limits.request_memory_bytes == 0)
+        config->limits.request_memory_bytes = config->limits.memory_bytes;
+    if (config->limits.request_memory_bytes < REQUEST_FLOOR_BYTES)
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, "limits.request_memory_bytes",
+                          "%" PRId64 " is less than %d, which every call needs",
+                          config->limits.request_memory_bytes, REQUEST_FLOOR_BYTES);
     if (config->limits.request_memory_bytes > config->limits.memory_bytes)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "limits.request_memory_bytes",
                           "%" PRId64 " is more than limits.memory_bytes, %" PRId64,
@@ -72,8 +78,13 @@ enum octet_status config_check(struct config *config, struct octet_error *err)
         octet_error_within(err, "listen");
         return status;
     }
+    int64_t cpus = (int64_t)uv_available_parallelism();
     if (config->threads == 0)
-        config->threads = (int64_t)uv_available_parallelism();
+        config->threads = cpus;
+    if (config->lane_threads == 0)
+        config->lane_threads = cpus <= CREW_THREADS       ? cpus
+                               : cpus <= 4 * CREW_THREADS ? CREW_THREADS
+                                                          : cpus / 4;
     status = check_tls(config, err);
     if (status == OCTET_OK)
         status = check_exposure(config, err);

@@ -30,7 +30,8 @@ struct config {
     char listen[CONFIG_TEXT_BYTES];
     char port_file[CONFIG_PATH_BYTES];
     int64_t insecure; /* bool */
-    int64_t threads;
+    int64_t threads, lane_threads;
+    char kernels[CONFIG_TEXT_BYTES];
     char log_level[CONFIG_TEXT_BYTES];
 
     struct {

@@ -24,6 +24,9 @@ enum {
      * gRPC throws it away. A header that never ends would use up its time first. */
     PATIENCE_BYTES = 256 << 20,
     PATIENCE_MS = 1000,
+    /* Over for so long: it is no busy machine's late loop. Ending calls costs less than a cut. */
+    EXCESS_MS = 30,
+    FLOOD_MS = 100,
     EXCESSES_MAX = 16,
 };
 
@@ -35,8 +38,8 @@ struct connection {
     uint64_t since_ns;
     int64_t forgiven_from; /* received when its calls were ended */
     uint64_t forgiven_until_ns;
-    int strikes;   /* looks in a row at which it was over */
-    uint32_t seen; /* the last look that saw it */
+    uint64_t over_since_ns; /* since when it was over at every look; 0: it is not */
+    uint32_t seen;          /* the last look that saw it */
 };
 
 struct guard {
@@ -174,6 +177,12 @@ static void sweep(struct guard *guard)
         }
 }
 
+static void forgive(struct connection *c)
+{
+    c->forgiven_from = c->received;
+    c->forgiven_until_ns = octet_now_ns() + PATIENCE_MS * 1000000u;
+}
+
 /* ---- The loop's side ---- */
 
 static const struct peer_key no_peer;
@@ -211,7 +220,20 @@ void guard_settle(struct guard *guard, const struct peer_key *peer, int64_t expe
         /* An account that was forgotten with its connection begins anew, at nothing expected. */
         c->expected -= c->expected < with_margin(expected) ? c->expected : with_margin(expected);
         c->claimed += with_margin(received);
+        if (received == 0)
+            forgive(c); /* its client sends on until it hears that nobody reads */
     }
+    uv_mutex_unlock(&guard->lock);
+}
+
+void guard_refused(struct guard *guard, const struct peer_key *peer)
+{
+    if (!guard || peer_key_equal(peer, &no_peer))
+        return;
+    uv_mutex_lock(&guard->lock);
+    struct connection *c = connection_get(guard, peer);
+    if (c)
+        forgive(c);
     uv_mutex_unlock(&guard->lock);
 }
 
@@ -281,8 +303,8 @@ static bool is_forgiven(const struct connection *c)
            c->received - c->forgiven_from <= PATIENCE_BYTES;
 }
 
-/* Two looks in a row must find it over: between them the loop has told of the calls that arrived.
- */
+/* It must be over for a while: a connection whose windows have grown sends megabytes with a call of
+ * which the loop, on a busy machine, has not told yet. */
 static enum verdict judge(struct guard *guard, struct connection *c, const struct tcp_bytes *bytes)
 {
     int64_t over = bytes->received - allowed(guard, c, bytes->sent);
@@ -293,15 +315,21 @@ static enum verdict judge(struct guard *guard, struct connection *c, const struc
         c->claimed += over;
         over = 0;
     }
-    c->strikes = guard->unclaimed_bytes > 0 && over > 0 ? c->strikes + 1 : 0;
-    if (c->strikes < 2)
+    if (guard->unclaimed_bytes == 0 || over <= 0) {
+        c->over_since_ns = 0;
+        return FINE;
+    }
+    uint64_t now_ns = octet_now_ns();
+    if (!c->over_since_ns)
+        c->over_since_ns = now_ns;
+    uint64_t over_ms = (now_ns - c->over_since_ns) / 1000000;
+    if (over_ms < (c->expected ? EXCESS_MS : FLOOD_MS))
         return FINE;
     if (c->expected == 0 || guard->excess_count == EXCESSES_MAX)
         return FLOOD;
-    c->strikes = 0;
+    c->over_since_ns = 0;
     c->claimed += over;
-    c->forgiven_from = c->received;
-    c->forgiven_until_ns = octet_now_ns() + PATIENCE_MS * 1000000u;
+    forgive(c);
     guard->excesses[guard->excess_count++] = c->key;
     return EXCESS;
 }
@@ -321,7 +349,7 @@ static bool look_at(struct guard *guard, int fd, int64_t *count)
     struct connection *c = connection_get(guard, &key);
     if (c) {
         is_new = c->received == 0;
-        is_busy = bytes.received - c->received > BUSY_BYTES || c->strikes;
+        is_busy = bytes.received - c->received > BUSY_BYTES || c->over_since_ns;
         verdict = judge(guard, c, &bytes);
         if (verdict == EXCESS && !guard->event_posted) {
             guard->event_posted = true;

@@ -49,6 +49,8 @@ void guard_free(struct guard *guard); /* when the loop has ended */
 
 /* On the loop. */
 void guard_call(struct guard *guard, const struct peer_key *peer);
+/* A call that will not be read; its client may have begun to send. */
+void guard_refused(struct guard *guard, const struct peer_key *peer);
 void guard_expect(struct guard *guard, const struct peer_key *peer, int64_t bytes);
 /* What was expected has come (received bytes), or will not (0). */
 void guard_settle(struct guard *guard, const struct peer_key *peer, int64_t expected,

@@ -2,11 +2,24 @@
 #include "job.h"
 
 #include <inttypes.h>
-#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <grpc/byte_buffer_reader.h>
+
+#include "wire/methods.h"
+
+/* A product's operands, their codes twice (as they are and packed), the result, the gradients and
+ * all of it again as a reply come to some six times the request; small ones need room for what does
+ * not depend on the size. */
+enum { TENSOR_BASE_BYTES = 32 << 20, TENSOR_FACTOR = 8 };
+
+static uint64_t first_budget(const struct method *method, size_t body_bytes)
+{
+    uint64_t guess = TENSOR_BASE_BYTES + TENSOR_FACTOR * (uint64_t)body_bytes;
+
+    return method->takes_tensors && guess < method->memory_bytes ? guess : method->memory_bytes;
+}
 
 struct job *job_create(struct call *call, const struct method *method,
                        const struct job_settings *settings, grpc_byte_buffer *body)
@@ -22,96 +35,122 @@ struct job *job_create(struct call *call, const struct method *method,
     job->settings = settings;
     job->body = body;
     job->body_bytes = grpc_byte_buffer_length(body);
+    job->memory_bytes = first_budget(method, job->body_bytes);
     return job;
 }
 
-static void body_free(struct job *job)
+static void request_free(struct job *job)
 {
     if (job->body)
         grpc_byte_buffer_destroy(job->body);
     job->body = NULL;
+    blocks_give(job->settings->blocks, job->message);
+    job->message = (struct block){.start = NULL};
+    job->bytes = NULL;
 }
 
 void job_free(struct job *job)
 {
     if (!job)
         return;
-    body_free(job);
+    request_free(job);
     if (job->has_reply)
         grpc_slice_unref(job->reply);
     free(job);
 }
 
-/* A message of one slice is read where it lies; one of several is put together in the arena, where
- * the copy counts against the request's budget. */
-static enum octet_status gather(struct job *job, grpc_byte_buffer_reader *reader,
-                                struct octet_error *err)
+static enum octet_status unreadable(struct octet_error *err)
 {
-    grpc_slice *slice;
-    size_t at = 0;
-
-    job->length = job->body_bytes;
-    if (job->length == 0)
-        return OCTET_OK;
-    if (!grpc_byte_buffer_reader_peek(reader, &slice))
-        return octet_fail(err, OCTET_INTERNAL, NULL, "the request cannot be read");
-    if (GRPC_SLICE_LENGTH(*slice) == job->length) {
-        job->bytes = GRPC_SLICE_START_PTR(*slice);
-        return OCTET_OK;
-    }
-    uint8_t *copy = octet_arena_alloc(job->arena, job->length);
-    if (!copy)
-        return octet_arena_exhausted(job->arena, err);
-    do {
-        memcpy(copy + at, GRPC_SLICE_START_PTR(*slice), GRPC_SLICE_LENGTH(*slice));
-        at += GRPC_SLICE_LENGTH(*slice);
-    } while (at < job->length && grpc_byte_buffer_reader_peek(reader, &slice));
-    job->bytes = copy;
-    return at == job->length ? OCTET_OK
-                             : octet_fail(err, OCTET_INTERNAL, NULL, "the request cannot be read");
+    return octet_fail(err, OCTET_INTERNAL, NULL, "the request cannot be read");
 }
 
-/* glibc keeps what threads free, for each thread; after a large request that would be kept for
- * ever. */
+/* Puts the slices together: the one copy of a large request. */
+static enum octet_status copy_slices(struct job *job, grpc_byte_buffer_reader *reader,
+                                     grpc_slice *slice, struct octet_error *err)
+{
+    struct octet_wire_gather gather;
+    size_t at = 0;
+
+    job->message = blocks_take(job->settings->blocks, job->body_bytes + OCTET_GATHER_PADDING);
+    if (!job->message.start)
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
+    octet_wire_gather_init(&gather, job->method->method ? job->method->method->request : NULL,
+                           job->message.start);
+    do {
+        octet_wire_gather_add(&gather, GRPC_SLICE_START_PTR(*slice), GRPC_SLICE_LENGTH(*slice));
+        at += GRPC_SLICE_LENGTH(*slice);
+    } while (at < job->body_bytes && grpc_byte_buffer_reader_peek(reader, &slice));
+    job->bytes = job->message.start;
+    job->length = octet_wire_gather_end(&gather);
+    return at == job->body_bytes ? OCTET_OK : unreadable(err);
+}
+
+/* A message of one slice is read where it lies. */
+static enum octet_status gather(struct job *job, struct octet_error *err)
+{
+    grpc_byte_buffer_reader reader;
+    grpc_slice *slice;
+    enum octet_status status = OCTET_OK;
+
+    if (job->body_bytes == 0 || job->bytes) /* nothing, or the job runs again */
+        return OCTET_OK;
+    job->length = job->body_bytes;
+    if (!grpc_byte_buffer_reader_init(&reader, job->body))
+        return unreadable(err);
+    if (!grpc_byte_buffer_reader_peek(&reader, &slice))
+        status = unreadable(err);
+    else if (GRPC_SLICE_LENGTH(*slice) == job->length)
+        job->bytes = GRPC_SLICE_START_PTR(*slice);
+    else
+        status = copy_slices(job, &reader, slice, err);
+    grpc_byte_buffer_reader_destroy(&reader);
+    if (job->message.start) {
+        grpc_byte_buffer_destroy(job->body);
+        job->body = NULL;
+    }
+    return status;
+}
+
 static void arena_free(struct job *job)
 {
     enum { LARGE_BYTES = 16 << 20 };
-    size_t held = octet_arena_held(job->arena);
 
+    job->was_large |= octet_arena_held(job->arena) + job->body_bytes > LARGE_BYTES;
     octet_arena_destroy(job->arena);
     job->arena = NULL;
-    if (held > LARGE_BYTES)
-        malloc_trim(0);
 }
 
 static enum octet_status run(struct job *job, struct octet_error *err)
 {
-    grpc_byte_buffer_reader reader;
     enum octet_status status = octet_cancel_check(&job->cancel, err);
 
     if (status != OCTET_OK)
         return status;
-    job->arena = octet_arena_create(job->method->memory_bytes);
+    if (job->memory_bytes < job->body_bytes)
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                          "the request has %zu bytes, more than limits.request_memory_bytes, "
+                          "%" PRIu64,
+                          job->body_bytes, job->memory_bytes);
+    job->arena = octet_arena_create(job->memory_bytes - job->body_bytes);
     if (!job->arena)
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
     octet_arena_fail_at(job->arena, job->settings->fail_alloc);
-    if (grpc_byte_buffer_reader_init(&reader, job->body)) {
-        status = gather(job, &reader, err);
-        if (status == OCTET_OK)
-            status = job->method->run(job, err);
-        grpc_byte_buffer_reader_destroy(&reader);
-    } else {
-        status = octet_fail(err, OCTET_INTERNAL, NULL, "the request cannot be read");
-    }
+    status = gather(job, err);
+    if (status == OCTET_OK)
+        status = job->method->run(job, err);
     arena_free(job);
     return status;
 }
 
 void job_run(struct job *job)
 {
+    bool may_grow = job->memory_bytes < job->method->memory_bytes;
+
     job->status = run(job, &job->error);
-    job->bytes = NULL;
-    body_free(job);
+    job->wants_memory =
+        may_grow && job->status == OCTET_RESOURCE_EXHAUSTED && !job->is_reply_too_large;
+    if (!job->wants_memory)
+        request_free(job);
 }
 
 enum octet_status job_reply(struct job *job, const ProtobufCMessage *message,
@@ -120,7 +159,8 @@ enum octet_status job_reply(struct job *job, const ProtobufCMessage *message,
     size_t size = protobuf_c_message_get_packed_size(message);
     size_t left = octet_arena_budget(job->arena) - octet_arena_held(job->arena);
 
-    if (size > (size_t)job->settings->reply_bytes_max)
+    job->is_reply_too_large = size > (size_t)job->settings->reply_bytes_max;
+    if (job->is_reply_too_large)
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
                           "the reply has %zu bytes, more than limits.max_message_bytes, %" PRId64,
                           size, job->settings->reply_bytes_max);
@@ -129,11 +169,12 @@ enum octet_status job_reply(struct job *job, const ProtobufCMessage *message,
             err, OCTET_RESOURCE_EXHAUSTED, NULL,
             "the reply has %zu bytes, but only %zu of limits.request_memory_bytes are left", size,
             left);
-    uint8_t *bytes = malloc(size + (size == 0));
-    if (!bytes)
+    struct block block = blocks_take(job->settings->blocks, size);
+    if (!block.start)
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
-    protobuf_c_message_pack(message, bytes);
-    job->reply = grpc_slice_new(bytes, size, free);
+    protobuf_c_message_pack(message, block.start);
+    if (!blocks_slice(job->settings->blocks, block, size, &job->reply))
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
     job->has_reply = true;
     return OCTET_OK;
 }

@@ -7,7 +7,11 @@
  *
  * Life: made when a message has arrived; freed by the loop after `done` was delivered. The arena
  * exists only while a lane runs the job: decoded request, working memory and reply message live
- * and die in it, and only the reply's bytes leave it. */
+ * and die in it, and only the reply's bytes leave it.
+ *
+ * Budget: request, arena and reply together. That of a method with tensors is first guessed from
+ * the request's size, so that many small ones run at a time; a job for which that was too little
+ * says so (wants_memory) and runs once more with all that a request may have. */
 #ifndef OCTET_SERVER_JOB_H
 #define OCTET_SERVER_JOB_H
 
@@ -15,10 +19,12 @@
 #include <grpc/slice.h>
 #include <protobuf-c/protobuf-c.h>
 
+#include "blocks.h"
 #include "inbox.h"
 #include "method.h"
 #include "octet/arena.h"
 #include "octet/cancel.h"
+#include "octet/workers.h"
 
 struct call;
 struct client;
@@ -28,6 +34,7 @@ struct job_settings {
     struct octet_context *context;
     const struct octet_server_facts *facts;
     struct inbox *inbox;
+    struct blocks *blocks;
     int64_t reply_bytes_max;
     uint64_t fail_alloc; /* OCTET_FAIL_ALLOC: the n-th allocation of each request fails; 0: none */
 };
@@ -36,13 +43,19 @@ struct job {
     struct call *call; /* the loop's */
     const struct method *method;
     const struct job_settings *settings;
-    grpc_byte_buffer *body; /* the job's; the lane frees it once decoded */
+    grpc_byte_buffer *body; /* the job's; the lane frees it once it is in one piece or decoded */
     size_t body_bytes;
+    uint64_t memory_bytes;   /* its budget */
+    bool wants_memory;       /* it did not suffice: to run again */
+    bool was_large;          /* left much free memory behind */
+    bool is_reply_too_large; /* for any message; more memory does not help */
     struct octet_cancel cancel;
 
     /* While a lane runs it. */
     octet_arena *arena;
-    const uint8_t *bytes; /* [length], the message in one piece */
+    octet_workers *workers; /* of methods that take tensors */
+    struct block message;   /* the job's own copy of a body of several slices */
+    const uint8_t *bytes;   /* [length], the message in one piece */
     size_t length;
 
     /* The lane's answer. */

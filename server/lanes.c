@@ -21,46 +21,79 @@ static struct job *take(struct lanes *lanes)
     return job;
 }
 
+/* Below this a crew's threads would take longer to wake than the work takes. */
+enum { CREW_REQUEST_BYTES = 256 << 10 };
+
+static void run(struct lane *lane, struct job *job)
+{
+    struct crews *crews = lane->lanes->crews;
+    bool is_large = job->method->takes_tensors && job->body_bytes >= CREW_REQUEST_BYTES;
+    octet_workers *crew = crews && is_large ? crews_take(crews) : NULL;
+
+    job->workers = crew ? crew : lane->own;
+    job_run(job);
+    job->workers = NULL;
+    if (crew)
+        crews_give(crews, crew);
+}
+
 static void lane_main(void *argument)
 {
-    struct lanes *lanes = argument;
+    struct lane *lane = argument;
 
-    for (struct job *job; (job = take(lanes)) != NULL;) {
+    for (struct job *job; (job = take(lane->lanes)) != NULL;) {
         job->started_ns = octet_now_ns();
-        job_run(job);
+        run(lane, job);
         job->ended_ns = octet_now_ns();
-        inbox_post(lanes->inbox, &job->done, true);
+        inbox_post(lane->lanes->inbox, &job->done, true);
     }
 }
 
-enum octet_status lanes_start(struct lanes *lanes, size_t count, struct inbox *inbox,
-                              struct octet_error *err)
+static enum octet_status start_one(struct lanes *lanes, const char *kernels,
+                                   struct octet_error *err)
 {
     uv_thread_options_t options = {.flags = UV_THREAD_HAS_STACK_SIZE, .stack_size = STACK_BYTES};
+    struct lane *lane = &lanes->all[lanes->count];
 
-    *lanes = (struct lanes){.inbox = inbox};
-    lanes->threads = calloc(count, sizeof *lanes->threads);
-    if (!lanes->threads || uv_mutex_init(&lanes->lock) != 0)
+    lane->lanes = lanes;
+    if (lanes->crews) {
+        enum octet_status status = octet_workers_create(kernels, 1, &lane->own, err);
+        if (status != OCTET_OK)
+            return status;
+    }
+    int failure = uv_thread_create_ex(&lane->thread, &options, lane_main, lane);
+    if (failure != 0) {
+        octet_workers_destroy(lane->own);
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, "threads",
+                          "only %zu threads could be started: %s", lanes->count,
+                          uv_strerror(failure));
+    }
+    lanes->count++;
+    return OCTET_OK;
+}
+
+enum octet_status lanes_start(struct lanes *lanes, size_t count, const char *kernels,
+                              struct crews *crews, struct inbox *inbox, struct octet_error *err)
+{
+    enum octet_status status = OCTET_OK;
+
+    *lanes = (struct lanes){.inbox = inbox, .crews = crews};
+    lanes->all = calloc(count, sizeof *lanes->all);
+    if (!lanes->all || uv_mutex_init(&lanes->lock) != 0)
         goto failed;
     if (uv_cond_init(&lanes->work) != 0) {
         uv_mutex_destroy(&lanes->lock);
         goto failed;
     }
-    for (; lanes->count < count; lanes->count++) {
-        int failure =
-            uv_thread_create_ex(&lanes->threads[lanes->count], &options, lane_main, lanes);
-        if (failure != 0) {
-            lanes_stop(lanes);
-            return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, "threads",
-                              "only %zu of %zu threads could be started: %s", lanes->count, count,
-                              uv_strerror(failure));
-        }
-    }
-    return OCTET_OK;
+    while (status == OCTET_OK && lanes->count < count)
+        status = start_one(lanes, kernels, err);
+    if (status != OCTET_OK)
+        lanes_stop(lanes);
+    return status;
 
 failed:
-    free(lanes->threads);
-    lanes->threads = NULL;
+    free(lanes->all);
+    lanes->all = NULL;
     return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
 }
 
@@ -80,16 +113,18 @@ void lanes_give(struct lanes *lanes, struct job *job)
 
 void lanes_stop(struct lanes *lanes)
 {
-    if (!lanes->threads)
+    if (!lanes->all)
         return;
     uv_mutex_lock(&lanes->lock);
     lanes->stopping = true;
     uv_cond_broadcast(&lanes->work);
     uv_mutex_unlock(&lanes->lock);
     for (size_t i = 0; i < lanes->count; i++)
-        uv_thread_join(&lanes->threads[i]);
+        uv_thread_join(&lanes->all[i].thread);
+    for (size_t i = 0; i < lanes->count; i++)
+        octet_workers_destroy(lanes->all[i].own);
     uv_cond_destroy(&lanes->work);
     uv_mutex_destroy(&lanes->lock);
-    free(lanes->threads);
-    lanes->threads = NULL;
+    free(lanes->all);
+    lanes->all = NULL;
 }

@@ -9,7 +9,14 @@
 
 #include <uv.h>
 
+#include "crews.h"
 #include "job.h"
+
+struct lane {
+    struct lanes *lanes;
+    octet_workers *own; /* one thread: the lane's; NULL where no job takes tensors */
+    uv_thread_t thread;
+};
 
 struct lanes {
     uv_mutex_t lock; /* guards first, last, stopping */
@@ -17,11 +24,14 @@ struct lanes {
     struct job *first, *last;
     bool stopping;
     struct inbox *inbox;
-    uv_thread_t *threads;
-    size_t count; /* of threads that run */
+    struct crews *crews;
+    struct lane *all;
+    size_t count; /* of lanes that run */
 };
 
-enum octet_status lanes_start(struct lanes *lanes, size_t count, struct inbox *inbox,
+/* kernels: what lanes compute with; crews NULL: they take no tensors. */
+enum octet_status lanes_start(struct lanes *lanes, size_t count, const char *kernels,
+                              struct crews *crews, struct inbox *inbox,
                               struct octet_error *err) OCTET_MUST_CHECK;
 void lanes_give(struct lanes *lanes, struct job *job);
 void lanes_stop(struct lanes *lanes); /* waits for the threads; fine after a failed start */

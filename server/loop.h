@@ -8,7 +8,9 @@
 
 #include <uv.h>
 
+#include "blocks.h"
 #include "config.h"
+#include "crews.h"
 #include "guard.h"
 #include "health.h"
 #include "inbox.h"
@@ -32,6 +34,8 @@ struct loop {
     const struct config *config;
     struct inbox inbox;
     struct rpc *rpc;
+    struct crews crews;
+    struct blocks *blocks;
     struct scheduler schedulers[POOL_COUNT];
     struct services services;
     struct job_settings job_settings;
@@ -39,6 +43,9 @@ struct loop {
     struct tokens *tokens; /* NULL: none asked for */
     struct guard *guard;   /* NULL: not started, or a unix socket */
     uv_timer_t sweep;      /* looks for late requests */
+    uv_work_t tidy;        /* gives memory back, on libuv's pool */
+    bool is_tidying;
+    uint64_t large_ns; /* when a job last left much free memory behind; 0: since then tidied up */
 
     enum loop_phase phase;
     struct call *calls;  /* the open ones, newest first */

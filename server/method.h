@@ -28,7 +28,8 @@ struct method {
     bool is_public; /* needs no token */
     int64_t request_bytes_max;
     const char *limit_name; /* the setting that request_bytes_max comes from */
-    uint64_t memory_bytes;  /* the request arena's budget, and what the job reserves */
+    bool takes_tensors;     /* computes with workers; a job's first budget follows its size */
+    uint64_t memory_bytes;  /* the most that a job reserves: request, arena and reply */
     /* Runs on a lane: reads job->bytes, answers with job_reply or job->answer. */
     enum octet_status (*run)(struct job *job, struct octet_error *err);
     const void *data;                  /* run's own */

@@ -1,6 +1,8 @@
 /* See octetd.h. */
 #include "octetd.h"
 
+#include <limits.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,18 @@
 #include "signals.h"
 
 enum { EXIT_USAGE = 2 };
+
+/* gRPC takes a message in as pieces of 64 KiB. With glibc's defaults their memory goes back to the
+ * kernel after each large message and is faulted in again, page by page, for the next. Here it
+ * stays until the daemon is idle (tidy_up in serve.c). One arena, since malloc_trim gives back the
+ * top of the main one only; small pieces do not meet at its lock, threads keep those for
+ * themselves. */
+static void tune_malloc(void)
+{
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, INT_MAX);
+}
 
 static int fail(const struct octet_error *error, int status)
 {
@@ -99,12 +113,22 @@ static int check_files(const struct config *config)
     return EXIT_SUCCESS;
 }
 
+/* OCTET_CPU is for tests and bug reports; what an option says is nearer. */
+static void take_environment(struct config *config)
+{
+    const char *kernels = getenv("OCTET_CPU");
+
+    if (kernels && !config->kernels[0])
+        snprintf(config->kernels, sizeof config->kernels, "%s", kernels);
+}
+
 int octetd_main(int argc, char **argv, const struct octet_method *methods, size_t method_count)
 {
     struct config config;
     struct octet_error error;
 
     signals_install();
+    tune_malloc();
     if (command_line_parse(argc, argv, &config, &error) != OCTET_OK)
         return fail(&error, EXIT_USAGE);
     switch (config.action) {
@@ -122,6 +146,7 @@ int octetd_main(int argc, char **argv, const struct octet_method *methods, size_
     case CONFIG_HEALTH:
         break;
     }
+    take_environment(&config);
     /* --health only asks: whether the address is protected is the serving process's business. */
     config.insecure |= config.action == CONFIG_HEALTH;
     if (config_check(&config, &error) != OCTET_OK)

@@ -13,16 +13,16 @@ struct client {
     struct client *chain;           /* of the bucket */
 };
 
-enum octet_status scheduler_start(struct scheduler *s, size_t lanes, int64_t places_max,
-                                  const char *limit_name, int64_t memory_max, struct inbox *inbox,
+enum octet_status scheduler_start(struct scheduler *s, const struct scheduler_settings *settings,
                                   struct octet_error *err)
 {
-    *s = (struct scheduler){.places_max = places_max,
-                            .limit_name = limit_name,
-                            .memory_max = memory_max,
-                            .lanes_count = (int64_t)lanes,
+    *s = (struct scheduler){.places_max = settings->places_max,
+                            .limit_name = settings->limit_name,
+                            .memory_max = settings->memory_max,
+                            .lanes_count = (int64_t)settings->lanes,
                             .run_ns_mean = 1e6};
-    return lanes_start(&s->lanes, lanes, inbox, err);
+    return lanes_start(&s->lanes, settings->lanes, settings->kernels, settings->crews,
+                       settings->inbox, err);
 }
 
 void scheduler_stop(struct scheduler *s)
@@ -129,6 +129,31 @@ enum octet_status scheduler_push(struct scheduler *s, struct job *job, const cha
     return OCTET_OK;
 }
 
+bool scheduler_push_again(struct scheduler *s, struct job *job, const char *name)
+{
+    struct client *client = client_get(s, name);
+
+    if (!client)
+        return false;
+    job->client = client;
+    job->previous = NULL;
+    job->next = client->first;
+    if (client->first)
+        client->first->previous = job;
+    else
+        client->last = job;
+    client->first = job;
+    s->places++;
+    s->waiting_bytes += (int64_t)job->body_bytes;
+    s->memory_used += (int64_t)job->body_bytes;
+    return true;
+}
+
+void scheduler_hold(struct scheduler *s, int64_t bytes)
+{
+    s->memory_used += bytes;
+}
+
 /* Takes the job out of its client's queue; the place goes with it. */
 static void unlink_job(struct scheduler *s, struct job *job)
 {
@@ -161,12 +186,20 @@ bool scheduler_remove(struct scheduler *s, struct job *job)
 
 void scheduler_finished(struct scheduler *s, struct job *job)
 {
-    s->memory_used -= (int64_t)job->body_bytes;
-    if (!job->has_lane)
+    if (!job->has_lane) {
+        s->memory_used -= (int64_t)job->body_bytes;
         return;
-    s->memory_used -= (int64_t)job->method->memory_bytes;
+    }
+    job->has_lane = false;
+    s->memory_used -= (int64_t)job->memory_bytes;
     s->running--;
     s->run_ns_mean += ((double)(job->ended_ns - job->started_ns) - s->run_ns_mean) / 16;
+}
+
+/* What a job takes beyond its request, which is counted from the moment it waits. */
+static int64_t more_bytes(const struct job *job)
+{
+    return (int64_t)job->memory_bytes - (int64_t)job->body_bytes;
 }
 
 /* Is there a lane, and memory for one more? A job that is alone always fits: its budget is no more
@@ -174,8 +207,7 @@ void scheduler_finished(struct scheduler *s, struct job *job)
 static bool may_run(const struct scheduler *s, const struct job *job)
 {
     return s->running < s->lanes_count &&
-           (s->running == 0 ||
-            s->memory_used + (int64_t)job->method->memory_bytes <= s->memory_max);
+           (s->running == 0 || s->memory_used + more_bytes(job) <= s->memory_max);
 }
 
 void scheduler_run(struct scheduler *s)
@@ -193,7 +225,7 @@ void scheduler_run(struct scheduler *s)
             continue;
         }
         job->has_lane = true;
-        s->memory_used += (int64_t)job->method->memory_bytes;
+        s->memory_used += more_bytes(job);
         s->running++;
         lanes_give(&s->lanes, job);
     }

@@ -24,13 +24,23 @@ struct scheduler {
     const char *limit_name;     /* of places_max */
     int64_t running, lanes_count;
     int64_t waiting_bytes;           /* of queued requests */
-    int64_t memory_used, memory_max; /* waiting_bytes and the budgets of running jobs */
+    int64_t memory_used, memory_max; /* waiting_bytes, budgets of running jobs, unsent replies */
     double run_ns_mean;              /* moving average */
     bool is_giving;                  /* in scheduler_run */
 };
 
-enum octet_status scheduler_start(struct scheduler *scheduler, size_t lanes, int64_t places_max,
-                                  const char *limit_name, int64_t memory_max, struct inbox *inbox,
+/* What a scheduler is made of. */
+struct scheduler_settings {
+    size_t lanes;
+    int64_t places_max;
+    const char *limit_name;
+    int64_t memory_max;
+    const char *kernels;
+    struct crews *crews; /* NULL: for jobs that take no tensors */
+    struct inbox *inbox;
+};
+enum octet_status scheduler_start(struct scheduler *scheduler,
+                                  const struct scheduler_settings *settings,
                                   struct octet_error *err) OCTET_MUST_CHECK;
 void scheduler_stop(struct scheduler *scheduler); /* nothing waits or runs any more */
 
@@ -45,6 +55,9 @@ void scheduler_leave(struct scheduler *scheduler);
  * the caller's. */
 enum octet_status scheduler_push(struct scheduler *scheduler, struct job *job, const char *client,
                                  struct octet_error *err) OCTET_MUST_CHECK;
+/* A finished job that needs a larger budget (job->wants_memory) waits again, first of its client's;
+ * it was admitted once, so no limit stops it. Returns false when there is no memory. */
+bool scheduler_push_again(struct scheduler *scheduler, struct job *job, const char *client);
 /* Takes a job out that no lane has yet; place and job are then the caller's no more and own.
  * Returns false when a lane has it. */
 bool scheduler_remove(struct scheduler *scheduler, struct job *job);
@@ -53,6 +66,9 @@ void scheduler_finished(struct scheduler *scheduler, struct job *job);
 /* Gives lanes what waits, as far as there are idle ones. A job whose deadline has passed or that
  * was cancelled gets no lane: its `done` is delivered from here. */
 void scheduler_run(struct scheduler *scheduler);
+
+/* Counts bytes that no job has any more, or (negative) no longer: replies on their way out. */
+void scheduler_hold(struct scheduler *scheduler, int64_t bytes);
 
 /* A guess after which time a refused client may find a place. */
 int64_t scheduler_retry_ms(const struct scheduler *scheduler);

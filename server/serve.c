@@ -2,6 +2,7 @@
 #include "serve.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,34 @@
 
 enum { SWEEP_MS = 500, CONTROL_LANES = 1 };
 
+/* ---- Memory that large requests leave behind ---- */
+
+/* How long it stays for the next one. Back it goes on another thread: a gigabyte takes
+ * milliseconds. */
+#define TIDY_AFTER_NS UINT64_C(1000000000)
+
+static void tidy_work(uv_work_t *work)
+{
+    struct loop *loop = OWNER_OF(work, struct loop, tidy);
+
+    blocks_tidy(loop->blocks);
+    malloc_trim(0); /* glibc keeps what threads free, for each thread */
+}
+
+static void on_tidied(uv_work_t *work, int status)
+{
+    (void)status;
+    OWNER_OF(work, struct loop, tidy)->is_tidying = false;
+}
+
+static void tidy_up(struct loop *loop, uint64_t now_ns)
+{
+    if (!loop->large_ns || loop->is_tidying || now_ns - loop->large_ns < TIDY_AFTER_NS)
+        return;
+    loop->large_ns = 0;
+    loop->is_tidying = uv_queue_work(&loop->uv, &loop->tidy, tidy_work, on_tidied) == 0;
+}
+
 /* Tidies up, ends calls whose request does not arrive, and asks again for calls where memory was
  * short. */
 static void on_sweep(uv_timer_t *timer)
@@ -38,6 +67,7 @@ static void on_sweep(uv_timer_t *timer)
         if (call_is_late(call, now_ns, receive_ms))
             call_end(call, OCTET_DEADLINE_EXCEEDED, text);
     }
+    tidy_up(loop, now_ns);
     call_accept_all(loop);
     call_give_tickets(loop);
 }
@@ -62,20 +92,10 @@ static void on_excess(void *user, const struct peer_key *peer)
 
 /* ---- Facts for GetServerInfo ---- */
 
-#define CPU_FEATURES(X)                                                                            \
-    X(avx2)                                                                                        \
-    X(fma)                                                                                         \
-    X(f16c)                                                                                        \
-    X(avx512f)                                                                                     \
-    X(avx512bw)                                                                                    \
-    X(avx512vl)                                                                                    \
-    X(avx512vbmi)                                                                                  \
-    X(avx512vnni)                                                                                  \
-    X(avx512bf16)
-
 struct facts {
     struct octet_server_facts told;
-    const char *cpu_features[16];
+    const char *cpu_features[32];
+    char kernels[32];
 };
 
 static void facts_init(struct facts *facts, const struct config *config)
@@ -83,14 +103,9 @@ static void facts_init(struct facts *facts, const struct config *config)
     static const char *const backends[] = {"cpu"}, *const accumulations[] = {"EXACT_ORDER"};
     size_t count = 0;
 
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-#define ADD(name)                                                                                  \
-    if (__builtin_cpu_supports(#name))                                                             \
-        facts->cpu_features[count++] = #name;
-    CPU_FEATURES(ADD)
-#undef ADD
-#endif
+    while (count < sizeof facts->cpu_features / sizeof *facts->cpu_features &&
+           (facts->cpu_features[count] = octet_cpu_feature(count)) != NULL)
+        count++;
     facts->told = (struct octet_server_facts){
         .message_bytes_max = (uint64_t)config->limits.max_message_bytes,
         .request_memory_bytes = (uint64_t)config->limits.request_memory_bytes,
@@ -101,10 +116,24 @@ static void facts_init(struct facts *facts, const struct config *config)
         .backend_count = 1,
         .cpu_features = facts->cpu_features,
         .cpu_feature_count = count,
-        .kernels = "",
+        .kernels = facts->kernels,
         .accumulations = accumulations,
         .accumulation_count = 1,
     };
+}
+
+/* The set that all lanes will compute with; the default one is chosen by what the CPU has. */
+static enum octet_status choose_kernels(struct facts *facts, const struct config *config,
+                                        struct octet_error *err)
+{
+    octet_workers *workers;
+    enum octet_status status = octet_workers_create(config->kernels, 1, &workers, err);
+
+    if (status != OCTET_OK)
+        return status;
+    snprintf(facts->kernels, sizeof facts->kernels, "%s", octet_workers_kernels(workers));
+    octet_workers_destroy(workers);
+    return OCTET_OK;
 }
 
 /* ---- Start and end ---- */
@@ -148,6 +177,7 @@ static void announce(struct loop *loop, int port)
     fflush(stdout);
     log_event(LOG_LEVEL_INFO, "listening", log_text("address", text),
               log_number("lanes", loop->config->threads),
+              log_text("kernels", loop->job_settings.facts->kernels),
               log_text("security", config_has_tls(loop->config) ? "tls" : "plaintext"),
               log_text("version", octet_version()), log_number("pid", getpid()));
 }
@@ -155,14 +185,30 @@ static void announce(struct loop *loop, int port)
 static enum octet_status start_schedulers(struct loop *loop, struct octet_error *err)
 {
     const struct config *config = loop->config;
-    enum octet_status status = scheduler_start(
-        &loop->schedulers[POOL_COMPUTE], (size_t)config->threads, config->limits.queue_length,
-        "limits.queue_length", config->limits.memory_bytes, &loop->inbox, err);
+    const struct scheduler_settings compute = {
+        .lanes = (size_t)config->threads,
+        .places_max = config->limits.queue_length,
+        .limit_name = "limits.queue_length",
+        .memory_max = config->limits.memory_bytes,
+        .kernels = config->kernels,
+        .crews = &loop->crews,
+        .inbox = &loop->inbox,
+    };
+    const struct scheduler_settings control = {
+        .lanes = CONTROL_LANES,
+        .places_max = config->limits.control_calls,
+        .limit_name = "limits.control_calls",
+        .memory_max = config->limits.memory_bytes,
+        .inbox = &loop->inbox,
+    };
+    enum octet_status status =
+        crews_start(&loop->crews, config->kernels, (int32_t)uv_available_parallelism(),
+                    (int32_t)config->lane_threads, err);
 
     if (status == OCTET_OK)
-        status = scheduler_start(&loop->schedulers[POOL_CONTROL], CONTROL_LANES,
-                                 config->limits.control_calls, "limits.control_calls",
-                                 config->limits.memory_bytes, &loop->inbox, err);
+        status = scheduler_start(&loop->schedulers[POOL_COMPUTE], &compute, err);
+    if (status == OCTET_OK)
+        status = scheduler_start(&loop->schedulers[POOL_CONTROL], &control, err);
     return status;
 }
 
@@ -175,6 +221,7 @@ static void close_all(struct loop *loop)
     rpc_join(loop->rpc);
     for (int pool = 0; pool < POOL_COUNT; pool++)
         scheduler_stop(&loop->schedulers[pool]);
+    crews_stop(&loop->crews);
     inbox_close(&loop->inbox);
     drain_close_handles(loop->drain);
     uv_close((uv_handle_t *)&loop->sweep, NULL);
@@ -238,12 +285,13 @@ static void init(struct loop *loop, const struct config *config)
 {
     const char *fail_alloc = getenv("OCTET_FAIL_ALLOC");
 
-    *loop = (struct loop){.config = config};
+    *loop = (struct loop){.config = config, .blocks = blocks_create()};
     health_init(&loop->health);
     if (getrandom(&loop->id_seed, sizeof loop->id_seed, GRND_NONBLOCK) != sizeof loop->id_seed)
         loop->id_seed = octet_now_ns() ^ (uint64_t)getpid() << 32;
     loop->job_settings = (struct job_settings){
         .inbox = &loop->inbox,
+        .blocks = loop->blocks,
         .reply_bytes_max = config->limits.max_message_bytes,
         .fail_alloc = fail_alloc ? strtoull(fail_alloc, NULL, 10) : 0,
     };
@@ -259,11 +307,15 @@ enum octet_status serve(const struct config *config, const struct octet_method *
     bool has_served = false;
 
     init(&loop, config);
+    if (!loop.blocks)
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
     facts_init(&facts, config);
     enum octet_status status = open_handles(&loop, &drain, err);
     if (status != OCTET_OK)
-        return status;
-    status = octet_context_create(NULL, &context, err);
+        goto done;
+    status = choose_kernels(&facts, config, err);
+    if (status == OCTET_OK)
+        status = octet_context_create(NULL, &context, err);
     if (status == OCTET_OK)
         status = tokens_read(config, &loop.tokens, err);
     if (status == OCTET_OK)
@@ -292,5 +344,7 @@ enum octet_status serve(const struct config *config, const struct octet_method *
     guard_free(loop.guard);
     inbox_free(&loop.inbox);
     uv_loop_close(&loop.uv);
+done:
+    blocks_unref(loop.blocks);
     return status;
 }

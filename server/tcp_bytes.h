@@ -7,7 +7,8 @@
 #include <stdint.h>
 
 struct tcp_bytes {
-    int64_t received, sent; /* sent: and acknowledged */
+    int64_t received; /* and read by the process */
+    int64_t sent;     /* and acknowledged */
 };
 
 /* False when it is no TCP socket. */

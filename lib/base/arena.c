@@ -2,19 +2,36 @@
  *
  * Decision: blocks double from 16 KiB, so a request of a few hundred bytes costs one small block
  * and a plan of a megabyte some seven; what is larger than a quarter of the next block gets a block
- * of its own behind the current one, which stays open for small pieces. */
+ * of its own behind the current one, which stays open for small pieces. Blocks from 4 MiB on are
+ * mapped, not malloc'ed: the kernel hands them out zeroed, in huge pages where it can (a fault for
+ * each 2 MiB and not for each 4 KiB), and takes them back the moment the arena ends. */
 #include "octet/arena.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { ALIGNMENT = 16, FIRST_BLOCK_BYTES = 16 * 1024, LARGEST_BLOCK_BYTES = 1024 * 1024 };
+enum { MAPPED_BLOCK_BYTES = 4 * 1024 * 1024, HUGE_PAGE_BYTES = 2 * 1024 * 1024, PAGE_BYTES = 4096 };
+
+/* Sanitizers watch what malloc gives, and not what is mapped. */
+#if defined(__SANITIZE_ADDRESS__)
+#define MAPS 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MAPS 0
+#endif
+#endif
+#ifndef MAPS
+#define MAPS 1
+#endif
 
 struct block {
     struct block *next;
-    size_t size, used; /* of data[] */
+    size_t size, used;   /* of data[] */
+    size_t mapped_bytes; /* 0: malloc'ed. What is mapped and not used yet is zero */
     _Alignas(ALIGNMENT) unsigned char data[];
 };
 
@@ -46,13 +63,40 @@ octet_arena *octet_arena_create_within(octet_arena *parent)
     return arena;
 }
 
+/* `bytes` from a huge page's start; NULL when there is no memory. */
+static void *map(size_t bytes)
+{
+    size_t room = bytes + HUGE_PAGE_BYTES;
+    char *start =
+        bytes > room ? MAP_FAILED
+                     : mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (start == MAP_FAILED)
+        return NULL;
+    size_t before = -(uintptr_t)start % HUGE_PAGE_BYTES, after = room - before - bytes;
+    if (before)
+        munmap(start, before);
+    if (after)
+        munmap(start + before + bytes, after);
+    (void)madvise(start + before, bytes, MADV_HUGEPAGE); /* a wish */
+    return start + before;
+}
+
+static void block_free(struct block *block)
+{
+    if (block->mapped_bytes)
+        munmap(block, block->mapped_bytes);
+    else
+        free(block);
+}
+
 void octet_arena_reset(octet_arena *arena)
 {
     for (octet_arena *above = arena->parent; above; above = above->parent)
         above->held -= arena->held;
     while (arena->blocks) {
         struct block *next = arena->blocks->next;
-        free(arena->blocks);
+        block_free(arena->blocks);
         arena->blocks = next;
     }
     arena->held = 0;
@@ -84,9 +128,17 @@ static struct block *block_create(octet_arena *arena, size_t size)
 
     if (left < sizeof(struct block) || size > left - sizeof(struct block))
         return NULL;
-    struct block *block = malloc(sizeof *block + size);
+    size_t mapped = 0;
+    struct block *block;
+    if (MAPS && size >= MAPPED_BLOCK_BYTES) {
+        mapped = (sizeof *block + size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+        block = map(mapped);
+    } else {
+        block = malloc(sizeof *block + size);
+    }
     if (!block)
         return NULL;
+    block->mapped_bytes = mapped;
     block->size = size;
     block->used = 0;
     block->next = NULL;
@@ -95,12 +147,13 @@ static struct block *block_create(octet_arena *arena, size_t size)
     return block;
 }
 
-static void *block_take(struct block *block, size_t size)
+/* zeroed: the piece must be. */
+static void *block_take(struct block *block, size_t size, bool zeroed)
 {
     void *piece = block->data + block->used;
 
     block->used += size;
-    return piece;
+    return zeroed && !block->mapped_bytes ? memset(piece, 0, size) : piece;
 }
 
 static bool fails(octet_arena *arena)
@@ -110,14 +163,7 @@ static bool fails(octet_arena *arena)
     return arena->fail_at && --arena->fail_at == 0;
 }
 
-void *octet_arena_alloc(octet_arena *arena, size_t size)
-{
-    void *piece = octet_arena_alloc_unset(arena, size);
-
-    return piece ? memset(piece, 0, size) : NULL;
-}
-
-void *octet_arena_alloc_unset(octet_arena *arena, size_t size)
+static void *take(octet_arena *arena, size_t size, bool zeroed)
 {
     if (fails(arena))
         return NULL;
@@ -127,7 +173,7 @@ void *octet_arena_alloc_unset(octet_arena *arena, size_t size)
 
     struct block *open = arena->blocks;
     if (open && open->size - open->used >= size)
-        return block_take(open, size);
+        return block_take(open, size, zeroed);
 
     if (open && size > arena->next_block_bytes / 4) {
         struct block *own = block_create(arena, size);
@@ -135,7 +181,7 @@ void *octet_arena_alloc_unset(octet_arena *arena, size_t size)
             return NULL;
         own->next = open->next;
         open->next = own;
-        return block_take(own, size);
+        return block_take(own, size, zeroed);
     }
     size_t wanted = size > arena->next_block_bytes ? size : arena->next_block_bytes;
     struct block *fresh = block_create(arena, wanted);
@@ -147,7 +193,17 @@ void *octet_arena_alloc_unset(octet_arena *arena, size_t size)
         arena->next_block_bytes *= 2;
     fresh->next = open;
     arena->blocks = fresh;
-    return block_take(fresh, size);
+    return block_take(fresh, size, zeroed);
+}
+
+void *octet_arena_alloc(octet_arena *arena, size_t size)
+{
+    return take(arena, size, true);
+}
+
+void *octet_arena_alloc_unset(octet_arena *arena, size_t size)
+{
+    return take(arena, size, false);
 }
 
 void *octet_arena_array(octet_arena *arena, size_t count, size_t size)

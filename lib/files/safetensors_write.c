@@ -239,16 +239,28 @@ static bool write_all(int fd, const void *bytes, size_t length)
 }
 
 /* One value a byte into two a byte, the low half first. */
-static bool write_packed(int fd, const uint8_t *values, size_t bytes)
+static void pack_halves(const uint8_t *values, size_t bytes, uint8_t *to)
+{
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = (uint8_t)((values[2 * i] & 0x0f) | (values[2 * i + 1] & 0x0f) << 4);
+}
+
+/* As I8 the sign fills the byte, whatever stood in its upper half. */
+static void extend_signs(const uint8_t *values, size_t bytes, uint8_t *to)
+{
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = (uint8_t)(((values[i] & 0x0f) ^ 8) - 8);
+}
+
+/* Through a buffer, `each` values a byte of the file. */
+static bool write_made(int fd, const uint8_t *values, size_t bytes, size_t each,
+                       void (*make)(const uint8_t *values, size_t bytes, uint8_t *to))
 {
     uint8_t buffer[16 * 1024];
 
     for (size_t done = 0; done < bytes;) {
         size_t n = bytes - done < sizeof buffer ? bytes - done : sizeof buffer;
-        for (size_t i = 0; i < n; i++) {
-            const uint8_t *pair = values + 2 * (done + i);
-            buffer[i] = (uint8_t)((pair[0] & 0x0f) | (pair[1] & 0x0f) << 4);
-        }
+        make(values + each * done, n, buffer);
         if (!write_all(fd, buffer, n))
             return false;
         done += n;
@@ -256,16 +268,24 @@ static bool write_packed(int fd, const uint8_t *values, size_t bytes)
     return true;
 }
 
+static bool write_array(int fd, const struct octet_array *array, size_t bytes)
+{
+    switch (array->dtype) {
+    case OCTET_DTYPE_F4_E2M1FN:
+        return write_made(fd, array->data, bytes, 2, pack_halves);
+    case OCTET_DTYPE_S4:
+        return write_made(fd, array->data, bytes, 1, extend_signs);
+    default:
+        return write_all(fd, array->data, bytes);
+    }
+}
+
 static bool write_file(int fd, const struct text *header, const struct plan *plan)
 {
     bool good = write_all(fd, header->begin, header->used);
 
-    for (size_t i = 0; good && i < plan->count; i++) {
-        const struct octet_array *array = &plan->places[i].named.array;
-        size_t bytes = (size_t)plan->places[i].bytes;
-        good = array->dtype == OCTET_DTYPE_F4_E2M1FN ? write_packed(fd, array->data, bytes)
-                                                     : write_all(fd, array->data, bytes);
-    }
+    for (size_t i = 0; good && i < plan->count; i++)
+        good = write_array(fd, &plan->places[i].named.array, (size_t)plan->places[i].bytes);
     return good && fsync(fd) == 0;
 }
 

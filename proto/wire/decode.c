@@ -4,7 +4,7 @@
  * protobuf-c unpacks with the arena as its allocator, so the arena's budget bounds a message
  * however small its bytes (2 bytes of an empty rule become a struct of 192); last, maps
  * keep one entry a key. protobuf-c copies all bytes fields; `buffers`, where large tensors lie, is
- * kept from it, since the run of them that ends a message can be cut off before it is unpacked. */
+ * kept from it: protobuf-c sees the other records only. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,19 +145,64 @@ static const ProtobufCFieldDescriptor *buffers_of(const ProtobufCMessageDescript
                : NULL;
 }
 
-/* The run of `count` buffers from `at` to the end, as elements that point into the bytes. */
+/* What a message is made of: buffers, and the rest. */
+struct parts {
+    size_t count;        /* of buffers */
+    size_t rest;         /* bytes of the other records */
+    bool is_interleaved; /* others follow on a buffer */
+};
+
+static struct parts measure(uint32_t number, const uint8_t *bytes, size_t length)
+{
+    struct parts p = {.count = 0};
+    struct oct_wire_record r;
+
+    for (size_t at = 0; oct_wire_next(bytes, length, &at, &r);) {
+        if (r.number == number) {
+            p.count++;
+        } else {
+            p.rest += r.end - r.start;
+            p.is_interleaved |= p.count > 0;
+        }
+    }
+    return p;
+}
+
+/* The records that are not buffers, in one piece; as known writers order fields, that is how they
+ * lie. NULL when there is no memory. */
+static const uint8_t *rest_of(const struct parts *p, uint32_t number, octet_arena *arena,
+                              const uint8_t *bytes, size_t length)
+{
+    struct oct_wire_record r;
+    size_t used = 0;
+
+    if (!p->is_interleaved)
+        return bytes;
+    uint8_t *copy = octet_arena_alloc_unset(arena, p->rest);
+    for (size_t at = 0; copy && oct_wire_next(bytes, length, &at, &r);)
+        if (r.number != number) {
+            memcpy(copy + used, bytes + r.start, r.end - r.start);
+            used += r.end - r.start;
+        }
+    return copy;
+}
+
+/* Puts the buffers into the message as elements that point into the bytes. */
 static enum octet_status point_to(ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
-                                  octet_arena *arena, const uint8_t *bytes, size_t length,
-                                  size_t at, size_t count, struct octet_error *err)
+                                  size_t count, octet_arena *arena, const uint8_t *bytes,
+                                  size_t length, struct octet_error *err)
 {
     ProtobufCBinaryData *list = OCTET_NEW_ARRAY(arena, count, ProtobufCBinaryData);
+    struct oct_wire_record r;
+    size_t n = 0;
 
     if (!list)
         return octet_arena_exhausted(arena, err);
-    for (size_t i = 0; i < count; i++)
-        list[i] = oct_wire_bytes_at(bytes, length, &at);
+    for (size_t at = 0; oct_wire_next(bytes, length, &at, &r);)
+        if (r.number == field->id)
+            list[n++] = r.value;
     *(ProtobufCBinaryData **)(void *)((char *)message + field->offset) = list;
-    *(size_t *)(void *)((char *)message + field->quantifier_offset) = count;
+    *(size_t *)(void *)((char *)message + field->quantifier_offset) = n;
     return OCTET_OK;
 }
 
@@ -167,19 +212,22 @@ enum octet_status octet_wire_decode_in_place(const ProtobufCMessageDescriptor *d
                                              struct octet_error *err)
 {
     const ProtobufCFieldDescriptor *field = buffers_of(descriptor);
-    size_t count = 0, tail = length;
+    struct parts parts = {.count = 0};
     ProtobufCMessage *message;
     enum octet_status status = oct_wire_scan(descriptor, bytes, length, err);
 
     if (status != OCTET_OK)
         return status;
     if (field)
-        tail = oct_wire_tail(field, bytes, length, &count);
-    if (count == 0 || tail == SIZE_MAX)
+        parts = measure(field->id, bytes, length);
+    if (parts.count == 0)
         return unpack(descriptor, arena, bytes, length, out, err);
-    status = unpack(descriptor, arena, bytes, tail, &message, err);
+    const uint8_t *rest = rest_of(&parts, field->id, arena, bytes, length);
+    if (!rest)
+        return octet_arena_exhausted(arena, err);
+    status = unpack(descriptor, arena, rest, parts.rest, &message, err);
     if (status == OCTET_OK)
-        status = point_to(message, field, arena, bytes, length, tail, count, err);
+        status = point_to(message, field, parts.count, arena, bytes, length, err);
     if (status == OCTET_OK)
         *out = message;
     return status;

@@ -16,6 +16,10 @@ const struct octet_method octet_methods[] = {
     ROW(Trace, trace, oct_wire_trace, false, false),
     ROW(Check, check, oct_wire_check, false, false),
     ROW(Inspect, inspect, oct_wire_inspect, false, false),
+    ROW(Quantize, quantize, oct_wire_quantize, false, true),
+    ROW(Dequantize, dequantize, oct_wire_dequantize, false, true),
+    ROW(DotGeneral, dot_general, oct_wire_dot_general, false, true),
+    ROW(RaggedDot, ragged_dot, oct_wire_ragged_dot, false, true),
 };
 const size_t octet_method_count = sizeof octet_methods / sizeof *octet_methods;
 

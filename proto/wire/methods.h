@@ -56,12 +56,33 @@ enum octet_status octet_wire_decode(const ProtobufCMessageDescriptor *descriptor
                                     struct octet_error *err) OCTET_MUST_CHECK;
 
 /* The same, but the message's `buffers` stay where they lie in `bytes`, which must outlive the
- * message. (Those of a message that does not end with them, as all known writers' do, are copied.)
- */
+ * message. */
 enum octet_status octet_wire_decode_in_place(const ProtobufCMessageDescriptor *descriptor,
                                              octet_arena *arena, const uint8_t *bytes,
                                              size_t length, ProtobufCMessage **out,
                                              struct octet_error *err) OCTET_MUST_CHECK;
+
+/* Puts a message together from the pieces in which it arrived, so that its large `buffers` are
+ * aligned to 8 bytes: tensors can then be used where they lie. What comes out is the same message;
+ * protobuf lets a tag be written longer than it must be, and that is where the bytes go. Malformed
+ * messages come out as they are.
+ * Life: init -> add, piece after piece -> end, which returns the length of the message in `out`. */
+enum { OCTET_GATHER_PADDING = 256 }; /* what it may add in all; later buffers stay as they are */
+struct octet_wire_gather {
+    uint8_t *out; /* 16-aligned, room for the pieces and OCTET_GATHER_PADDING */
+    size_t used;
+    /* The rest is its own. */
+    uint32_t number;  /* of the field `buffers`; 0: none */
+    uint8_t head[32]; /* of a record, as far as it has come */
+    size_t head_bytes, padding;
+    uint64_t left; /* of a record's value */
+    bool is_plain; /* copy only */
+};
+/* descriptor NULL: nothing is aligned. */
+void octet_wire_gather_init(struct octet_wire_gather *gather,
+                            const ProtobufCMessageDescriptor *descriptor, uint8_t *out);
+void octet_wire_gather_add(struct octet_wire_gather *gather, const uint8_t *piece, size_t length);
+size_t octet_wire_gather_end(struct octet_wire_gather *gather);
 
 /* proto3 JSON with original field names, fields with default values included, 2 spaces indented.
  * write(user, text, length) returns false to stop. Returns false when stopped. */

@@ -280,39 +280,24 @@ enum octet_status oct_wire_scan(const ProtobufCMessageDescriptor *descriptor, co
     return OCTET_OK;
 }
 
-size_t oct_wire_tail(const ProtobufCFieldDescriptor *field, const uint8_t *bytes, size_t length,
-                     size_t *count)
+bool oct_wire_next(const uint8_t *bytes, size_t length, size_t *at, struct oct_wire_record *out)
 {
     struct cursor c = {bytes, bytes};
-    size_t start = length;
-    bool is_elsewhere = false;
     struct record r;
 
-    *count = 0;
-    if (length)
-        c.end += length;
-    while (c.at < c.end) {
-        size_t before = (size_t)(c.at - bytes);
-        if (read_record(&c, &r))
-            return SIZE_MAX; /* not after a scan */
-        if (r.number == field->id) {
-            if (*count == 0)
-                start = before;
-            ++*count;
-        } else if (*count) {
-            is_elsewhere = true;
-        }
-    }
-    return is_elsewhere ? SIZE_MAX : start;
-}
-
-ProtobufCBinaryData oct_wire_bytes_at(const uint8_t *bytes, size_t length, size_t *at)
-{
-    struct cursor c = {bytes + *at, bytes + length};
-    struct record r;
-
+    if (*at >= length)
+        return false;
+    c.at += *at;
+    c.end += length;
     if (read_record(&c, &r))
-        return (ProtobufCBinaryData){0, NULL};
-    *at = (size_t)(c.at - bytes);
-    return (ProtobufCBinaryData){r.length, (uint8_t *)(uintptr_t)r.data};
+        return false;
+    size_t end = (size_t)(c.at - bytes);
+    *out = (struct oct_wire_record){
+        .number = r.number,
+        .start = *at,
+        .end = end,
+        .value = {r.length, (uint8_t *)(uintptr_t)r.data},
+    };
+    *at = end;
+    return true;
 }

@@ -8,6 +8,7 @@
 #define OCTET_WIRE_SCAN_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,13 +19,15 @@
 enum octet_status oct_wire_scan(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes,
                                 size_t length, struct octet_error *err) OCTET_MUST_CHECK;
 
-/* Where the run of records of this bytes field that ends the message begins; `length` when there is
- * none, SIZE_MAX when such records stand elsewhere too. *count: how many the run has. The bytes
- * have passed the scan. */
-size_t oct_wire_tail(const ProtobufCFieldDescriptor *field, const uint8_t *bytes, size_t length,
-                     size_t *count);
-/* The value of the record at *at, which is of a bytes field; *at moves behind it. */
-ProtobufCBinaryData oct_wire_bytes_at(const uint8_t *bytes, size_t length, size_t *at);
+/* One field as it lies on the wire. */
+struct oct_wire_record {
+    uint32_t number;
+    size_t start, end;         /* in the message, tag included */
+    ProtobufCBinaryData value; /* of bytes, text and messages; points into the message */
+};
+/* The record at *at of a message that has passed the scan; *at moves behind it. Returns false at
+ * the end. */
+bool oct_wire_next(const uint8_t *bytes, size_t length, size_t *at, struct oct_wire_record *out);
 
 /* Length of the longest prefix of the text that is UTF-8 without a NUL; `length` when all of it is.
  */

@@ -107,7 +107,7 @@ static enum octet_status read_array(octet_arena *arena, const Octet__V1__Tensor 
     out->data = data.data;
     /* Where a buffer starts in the request is chance. */
     if (data.len == 0 || (uintptr_t)data.data % item != 0) {
-        out->data = octet_arena_alloc(arena, data.len);
+        out->data = octet_arena_alloc_unset(arena, data.len);
         if (!out->data)
             return octet_arena_exhausted(arena, err);
         if (data.len)

@@ -14,10 +14,11 @@ enum octet_status octet_service_run(struct job *job, struct octet_error *err)
         .arena = job->arena,
         .cancel = &job->cancel,
         .facts = job->settings->facts,
+        .workers = job->workers,
     };
     ProtobufCMessage *request, *response;
-    enum octet_status status =
-        octet_wire_decode(method->request, job->arena, job->bytes, job->length, &request, err);
+    enum octet_status status = octet_wire_decode_in_place(method->request, job->arena, job->bytes,
+                                                          job->length, &request, err);
 
     if (status == OCTET_OK)
         status = method->run(&call, request, &response, err);

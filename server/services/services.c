@@ -10,6 +10,8 @@
 
 /* Health and reflection: a question is a name, an answer some descriptors. */
 enum { CONTROL_REQUEST_BYTES = 64 << 10, CONTROL_MEMORY_BYTES = 1 << 20 };
+/* A config's graph and plan have a budget of their own; this is for its texts, and the trace. */
+enum { CONFIG_MEMORY_BYTES = 256 << 20 };
 
 static const struct method fixed[] = {
     {.path = "/grpc.health.v1.Health/Check",
@@ -53,16 +55,24 @@ static bool add_octet(struct services *services, const struct config *config,
     if (!path)
         return false;
     snprintf(path, size, "%s%s", prefix, octet->name);
-    services->methods[services->count++] = (struct method){
+    struct method *method = &services->methods[services->count++];
+    *method = (struct method){
         .path = path,
         .shape = CALL_UNARY,
         .pool = POOL_COMPUTE,
         .request_bytes_max = config->limits.config_request_bytes,
         .limit_name = "limits.config_request_bytes",
+        .takes_tensors = octet->takes_tensors,
         .memory_bytes = (uint64_t)config->limits.request_memory_bytes,
         .run = octet_service_run,
         .method = octet,
     };
+    if (octet->takes_tensors) {
+        method->request_bytes_max = config->limits.max_message_bytes;
+        method->limit_name = "limits.max_message_bytes";
+    } else if (method->memory_bytes > CONFIG_MEMORY_BYTES) {
+        method->memory_bytes = CONFIG_MEMORY_BYTES;
+    }
     return true;
 }
 

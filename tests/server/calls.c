@@ -45,7 +45,7 @@ START_TEST(info_tells_what_the_server_is)
     ck_assert_str_eq(info->version, "0.1.0");
     ck_assert_ptr_nonnull(info->limits);
     ck_assert_int_eq(info->limits->max_message_bytes, 1 << 30);
-    ck_assert_int_eq(info->limits->request_memory_bytes, 256 << 20);
+    ck_assert_int_ge(info->limits->request_memory_bytes, 64 << 20);
     ck_assert_int_eq(info->limits->config_request_bytes, 4 << 20);
     ck_assert_int_eq(info->limits->queue_length, 256);
     ck_assert_int_ge(info->limits->lanes, 1);
@@ -174,13 +174,12 @@ START_TEST(a_much_too_large_request_is_stopped_on_the_way)
     struct reply reply;
 
     client_wait(pending, &reply);
-    long after = daemon_rss_kib(&daemon_);
     ck_assert_int_eq(reply.status, 8);
     ck_assert_ptr_nonnull(strstr(reply.text, "limits.config_request_bytes"));
     reply_free(&reply);
-    /* Not the 200 MiB it would take to hold the message; the peak itself is the guard's business.
-     */
-    ck_assert_msg(WITH_SANITIZER || after - before < 150 * 1024, "grew by %ld KiB", after - before);
+    pause_ms(2500); /* an idle daemon gives memory back */
+    long after = daemon_rss_kib(&daemon_);
+    ck_assert_msg(WITH_SANITIZER || after - before < 48 * 1024, "grew by %ld KiB", after - before);
     for (int i = 0; i < 30; i++) { /* the connection stays, also when the guard looks again */
         client_call(client, INFO, "", 0, 20000, &reply);
         ck_assert_msg(reply.status == 0, "status %d: %s", reply.status, reply.text);

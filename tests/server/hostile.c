@@ -222,8 +222,9 @@ START_TEST(amplified_messages_stay_within_the_budget)
                       reply.text);
         reply_free(&reply);
     }
+    pause_ms(2500); /* an idle daemon gives memory back */
     long growth = daemon_rss_kib(&d) - before;
-    ck_assert_msg(WITH_SANITIZER || growth < 100 * 1024, "grew by %ld KiB", growth);
+    ck_assert_msg(WITH_SANITIZER || growth < 32 * 1024, "grew by %ld KiB", growth);
     /* Deep nesting: each level a field 1 with the rest inside. */
     size_t at = BYTES;
     for (size_t length = 0; at > BYTES - 34000 && length < 1 << 21; length = BYTES - at) {

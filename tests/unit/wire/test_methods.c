@@ -98,10 +98,11 @@ static const char *const tiny_mtp[] = {"quantization=fp8_full", "mtp_num_layers=
 
 START_TEST(every_method_is_found)
 {
-    static const char *const names[] = {"GetServerInfo", "Trace", "Check", "Inspect"};
+    static const char *const names[] = {"GetServerInfo", "Trace",      "Check",      "Inspect",
+                                        "Quantize",      "Dequantize", "DotGeneral", "RaggedDot"};
 
-    ck_assert_uint_eq(octet_method_count, 4);
-    for (size_t i = 0; i < 4; i++)
+    ck_assert_uint_eq(octet_method_count, 8);
+    for (size_t i = 0; i < 8; i++)
         ck_assert_str_eq(octet_method_find(names[i])->name, names[i]);
     ck_assert_ptr_null(octet_method_find("trace"));
     ck_assert_ptr_null(octet_method_find(""));

@@ -7,5 +7,6 @@
 TCase *decode_cases(void);
 TCase *json_cases(void);
 TCase *methods_cases(void);
+TCase *tensor_cases(void);
 
 #endif
