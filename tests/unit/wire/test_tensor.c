@@ -377,6 +377,133 @@ START_TEST(a_crowd_of_empty_buffers_ends_at_the_budget)
 }
 END_TEST
 
+/* ---- Messages in pieces ---- */
+
+/* The message in pieces of `step` bytes, put together at `out`; returns its length. */
+static size_t gather(const uint8_t *bytes, size_t length, size_t step, uint8_t *out)
+{
+    struct octet_wire_gather g;
+
+    octet_wire_gather_init(&g, &octet__v1__quantize_request__descriptor, out);
+    for (size_t at = 0; at < length; at += step) {
+        uint8_t *piece = malloc(step); /* of its own, so that a sanitizer sees its ends */
+        size_t n = length - at < step ? length - at : step;
+        memcpy(piece, bytes + at, n);
+        octet_wire_gather_add(&g, piece, n);
+        free(piece);
+    }
+    return octet_wire_gather_end(&g);
+}
+
+/* Buffers of these lengths behind an array and a qtype; returns the packed length. */
+static size_t pack_buffers(const size_t *lengths, size_t count, uint8_t *out)
+{
+    struct tensor t;
+    Octet__V1__QuantizeRequest request = OCTET__V1__QUANTIZE_REQUEST__INIT;
+    ProtobufCBinaryData list[80];
+
+    request.array = tensor_of(&t, OCTET_DTYPE_F32, SHAPE(1), "\1\2\3\4", 4);
+    request.qtype = (char *)"int8";
+    request.buffers = list;
+    request.n_buffers = count;
+    for (size_t i = 0; i < count; i++) {
+        list[i].len = lengths[i];
+        list[i].data = octet_arena_alloc(arena, lengths[i]);
+        memset(list[i].data, (int)(i + 1), lengths[i]);
+    }
+    return protobuf_c_message_pack(&request.base, out);
+}
+
+START_TEST(large_buffers_become_aligned_whatever_the_pieces)
+{
+    static const size_t lengths[] = {5, 4096, 4097, 100, 70001, 4095, 16384};
+    static const size_t steps[] = {1, 2, 3, 7, 4096, 65536, 1 << 20};
+    enum { ROOM = 200000 };
+    uint8_t *bytes = malloc(ROOM), *out = malloc(ROOM);
+    size_t length = pack_buffers(lengths, 7, bytes);
+
+    for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
+        size_t n = gather(bytes, length, steps[s], out);
+        ProtobufCMessage *message;
+        ck_assert_uint_ge(n, length);
+        ck_assert_uint_le(n, length + OCTET_GATHER_PADDING);
+        ck_assert_int_eq(octet_wire_decode_in_place(&octet__v1__quantize_request__descriptor, arena,
+                                                    out, n, &message, &err),
+                         OCTET_OK);
+        const Octet__V1__QuantizeRequest *request = (const Octet__V1__QuantizeRequest *)message;
+        ck_assert_str_eq(request->qtype, "int8");
+        ck_assert_uint_eq(request->n_buffers, 7);
+        for (size_t i = 0; i < 7; i++) {
+            const ProtobufCBinaryData *b = &request->buffers[i];
+            ck_assert_uint_eq(b->len, lengths[i]);
+            for (size_t k = 0; k < b->len; k++)
+                ck_assert_uint_eq(b->data[k], i + 1);
+            ck_assert(b->len < 4096 || (uintptr_t)b->data % 8 == 0);
+        }
+    }
+    free(out);
+    free(bytes);
+}
+END_TEST
+
+/* More buffers than there is padding for. */
+START_TEST(padding_has_an_end)
+{
+    enum { COUNT = 80, ROOM = 400000 };
+    size_t lengths[COUNT];
+    uint8_t *bytes = malloc(ROOM);
+
+    for (size_t i = 0; i < COUNT; i++)
+        lengths[i] = 4097;
+    size_t length = pack_buffers(lengths, COUNT, bytes);
+    uint8_t *out = malloc(length + OCTET_GATHER_PADDING); /* exactly what is promised */
+    size_t n = gather(bytes, length, 1000, out);
+    ProtobufCMessage *message;
+    ck_assert_uint_gt(n, length + OCTET_GATHER_PADDING / 2);
+    ck_assert_int_eq(octet_wire_decode_in_place(&octet__v1__quantize_request__descriptor, arena,
+                                                out, n, &message, &err),
+                     OCTET_OK);
+    ck_assert_uint_eq(((Octet__V1__QuantizeRequest *)message)->n_buffers, COUNT);
+    free(out);
+    free(bytes);
+}
+END_TEST
+
+/* What is no message comes out as none, as it went in but for a longer tag of a buffer that never
+ * ends. */
+START_TEST(rubbish_stays_rubbish)
+{
+    enum { LENGTH = 300 };
+    uint8_t bytes[LENGTH], out[LENGTH + OCTET_GATHER_PADDING];
+    uint32_t random = 1;
+
+    for (int round = 0; round < 20000; round++) {
+        size_t length = 1 + (random >> 9) % LENGTH;
+        for (size_t i = 0; i < length; i++)
+            bytes[i] = (uint8_t)((random = random * 1664525u + 1013904223u) >> 24);
+        if (round % 2)
+            bytes[0] = 0x7a;
+        size_t n = gather(bytes, length, 1 + (random >> 11) % 50, out);
+        ProtobufCMessage *message;
+        octet_arena_reset(arena);
+        enum octet_status before = octet_wire_decode(&octet__v1__quantize_request__descriptor,
+                                                     arena, bytes, length, &message, &err);
+        ck_assert_int_eq(octet_wire_decode(&octet__v1__quantize_request__descriptor, arena, out, n,
+                                           &message, &err),
+                         before);
+        if (n == length)
+            ck_assert_mem_eq(out, bytes, length);
+        else
+            ck_assert_int_eq(before, OCTET_INVALID_ARGUMENT);
+    }
+    /* Without a schema there is nothing to align. */
+    struct octet_wire_gather g;
+    octet_wire_gather_init(&g, NULL, out);
+    octet_wire_gather_add(&g, (const uint8_t *)"abc", 3);
+    ck_assert_uint_eq(octet_wire_gather_end(&g), 3);
+}
+END_TEST
+
 TCase *tensor_cases(void)
 {
     TCase *cases = tcase_create("tensor");
@@ -394,5 +521,8 @@ TCase *tensor_cases(void)
     tcase_add_test(cases, buffers_in_any_order_are_read);
     tcase_add_test(cases, every_cut_of_a_message_with_buffers_is_safe);
     tcase_add_test(cases, a_crowd_of_empty_buffers_ends_at_the_budget);
+    tcase_add_test(cases, large_buffers_become_aligned_whatever_the_pieces);
+    tcase_add_test(cases, padding_has_an_end);
+    tcase_add_test(cases, rubbish_stays_rubbish);
     return cases;
 }
