@@ -45,6 +45,85 @@ static const char *variable_of(struct session *session, const char *field)
     return request_variable(session, key);
 }
 
+/* Fields of requests with arrays, and what was typed. operand: its number, -1: an option. */
+static const struct {
+    const char *field;
+    unsigned commands;
+    int operand;
+    const char *label;
+} tensor_fields[] = {
+    {"array", COMMAND_QUANTIZE, 0, "FILE"},
+    {"quantized", COMMAND_QUANTIZE | COMMAND_DEQUANTIZE, 0, "FILE"},
+    {"lhs", COMMAND_DOT | COMMAND_GMM, 0, "LHS"},
+    {"rhs", COMMAND_DOT | COMMAND_GMM, 1, "RHS"},
+    {"group_sizes", COMMAND_GMM, 2, "GROUP_SIZES"},
+    {"cotangent", COMMAND_DOT | COMMAND_GMM, -1, "--cotangent"},
+    {"qtype", COMMAND_QUANTIZE, -1, "--qtype"},
+    {"calibration_method", COMMAND_QUANTIZE, -1, "--method"},
+    {"channelwise_axes", COMMAND_QUANTIZE, -1, "--axes"},
+    {"tiled_axes", COMMAND_QUANTIZE, -1, "--tiles"},
+    {"scale_dtype", COMMAND_QUANTIZE, -1, "--scale-dtype"},
+    {"dtype", COMMAND_DEQUANTIZE, -1, "--dtype"},
+    {"out_dtype", COMMAND_DOT | COMMAND_GMM, -1, "--out-dtype"},
+    {"module_path", COMMAND_DOT | COMMAND_GMM, -1, "--module"},
+    {"dimension_numbers.lhs_contracting", COMMAND_DOT, -1, "--contract"},
+    {"dimension_numbers.rhs_contracting", COMMAND_DOT, -1, "--contract"},
+    {"dimension_numbers.lhs_batch", COMMAND_DOT, -1, "--batch"},
+    {"dimension_numbers.rhs_batch", COMMAND_DOT, -1, "--batch"},
+    {"rules[0].weight_qtype", COMMAND_DOT | COMMAND_GMM, -1, "--weight-qtype"},
+    {"rules[0].act_qtype", COMMAND_DOT | COMMAND_GMM, -1, "--act-qtype"},
+    {"rules[0].bwd_qtype", COMMAND_DOT | COMMAND_GMM, -1, "--bwd-qtype"},
+    {"threads", COMMANDS_OF_TENSORS, -1, "--threads"},
+};
+
+/* What is left of "lhs.tensor.shape" for people: "shape"; of "rhs.quantized.scale.dtype":
+ * "scale.dtype". Where in the request an array stands is not theirs. */
+static const char *rest_of_field(const char *rest)
+{
+    static const char *const wrappers[] = {"tensor", "quantized"};
+
+    rest += *rest == '.';
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++) {
+        size_t length = strlen(wrappers[i]);
+        if (strncmp(rest, wrappers[i], length) == 0 && (!rest[length] || rest[length] == '.'))
+            return rest + length + (rest[length] == '.');
+    }
+    return rest;
+}
+
+/* "LHS 'x.safetensors:x': shape: "; false when the field is none of the above. */
+static bool print_tensor_place(struct session *session, const char *field)
+{
+    const struct arguments *a = session->arguments;
+
+    if (strcmp(field, "kernels") == 0) {
+        fputs("environment variable 'OCTET_CPU': ", stderr);
+        return true;
+    }
+    for (size_t i = 0; i < sizeof tensor_fields / sizeof *tensor_fields; i++) {
+        size_t length = strlen(tensor_fields[i].field);
+        if (!(tensor_fields[i].commands & a->command->id) ||
+            strncmp(field, tensor_fields[i].field, length) != 0 ||
+            !strchr(".[", field[length])) /* strchr finds the NUL too */
+            continue;
+        if (a->rules && field[0] == 'r' && field[1] == 'u') /* the file's rule, not an option's */
+            return false;
+        fprintf(stderr, "%s%s", tensor_fields[i].operand < 0 ? "option " : "",
+                tensor_fields[i].label);
+        if (tensor_fields[i].operand >= 0) {
+            fputs(" '", stderr);
+            print_safe(a->operands.items[tensor_fields[i].operand]);
+            fputs("'", stderr);
+        }
+        const char *rest = rest_of_field(field + length);
+        fputs(rest[0] ? ": " : "", stderr);
+        print_safe(rest);
+        fputs(": ", stderr);
+        return true;
+    }
+    return false;
+}
+
 static void print_place(struct session *session, const char *field)
 {
     static const char *const by_option[][2] = {{"batch_size", "--batch"},
@@ -55,6 +134,9 @@ static void print_place(struct session *session, const char *field)
     const struct arguments *a = session->arguments;
     const char *variable;
 
+    if ((a->command->id & (COMMANDS_OF_TENSORS | COMMAND_BENCH)) &&
+        print_tensor_place(session, field))
+        return;
     for (size_t i = 0; i < sizeof by_option / sizeof *by_option; i++) {
         const char *rest = field;
         if (take_prefix(&rest, by_option[i][0])) {

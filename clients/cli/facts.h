@@ -5,5 +5,7 @@
 #include "wire/methods.h"
 
 struct octet_server_facts facts_local(void);
+/* Adds what only GetServerInfo tells: to look at the CPU takes longer than a small trace. */
+void facts_of_cpu(struct octet_server_facts *facts);
 
 #endif

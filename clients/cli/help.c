@@ -12,8 +12,9 @@ static void print_options(struct output *out, const struct command *command)
         char left[64];
         if (!(o->commands & command->id))
             continue;
-        snprintf(left, sizeof left, "--%s%s%s", o->name, o->value ? " " : "",
-                 o->value ? o->value : "");
+        const char letter[] = {'-', option_letter(o), ',', ' ', '\0'};
+        snprintf(left, sizeof left, "%s--%s%s%s", letter[1] ? letter : "", o->name,
+                 o->value ? " " : "", o->value ? o->value : "");
         if (strlen(left) > 26)
             output_printf(out, "  %s\n  %-28s%s\n", left, "", o->help);
         else
@@ -37,16 +38,21 @@ static void print_command(struct output *out, const struct command *command)
 static void print_overview(struct output *out)
 {
     output_text(out, "usage: octet COMMAND [OPERAND ...] [OPTION ...]\n\n"
-                     "Which matmuls of a MaxText model do Qwix's FP8 rules touch?\n\ncommands:\n");
+                     "Which matmuls of a MaxText model do Qwix's FP8 rules touch, and what do they "
+                     "compute?\n\ncommands:\n");
     for (size_t i = 0; i < command_count; i++)
         output_printf(out, "  %-12s%s\n", commands[i].name, commands[i].summary);
     output_text(out, "\noctet help COMMAND tells its options.\n\nexample:\n"
                      "  octet trace deepseek3-671b mtp_num_layers=1 quantization=fp8_full "
                      "--against quantize_mtp=true\n"
+                     "  octet dot x.safetensors:x w.safetensors:w --weight-qtype float8_e4m3fn "
+                     "--act-qtype float8_e4m3fn\n"
                      "\nexit status: 0 fine; 1 check found errors or verify found differences; 2 "
                      "wrong use or input.\n"
                      "environment:\n"
                      "  OCTET_SERVER                HOST:PORT to ask, as --server does\n"
+                     "  OCTET_CPU                   kernels to compute with here: scalar, avx2, "
+                     "...\n"
                      "  OCTET_TOKEN                 sent as 'authorization: Bearer ...'\n"
                      "  OCTET_TLS_CA                certificates (PEM) to trust; turns TLS on\n"
                      "  OCTET_TLS_CERT, _KEY        this client's own (mutual TLS)\n"
@@ -78,7 +84,10 @@ static void print_markdown(struct output *out)
         for (size_t k = 0; k < option_count; k++) {
             if (!(options[k].commands & command->id))
                 continue;
-            output_printf(out, "| `--%s%s", options[k].name, options[k].value ? " " : "");
+            output_text(out, "| `");
+            if (option_letter(&options[k]))
+                output_printf(out, "-%c`, `", option_letter(&options[k]));
+            output_printf(out, "--%s%s", options[k].name, options[k].value ? " " : "");
             print_cell(out, options[k].value ? options[k].value : "");
             output_text(out, "` | ");
             print_cell(out, options[k].help);

@@ -10,7 +10,7 @@
 
 #include "session.h"
 
-enum { MEMORY_BYTES_MAX = 1024 * 1024 * 1024 };
+enum { MEMORY_BYTES_DEFAULT = 1024 * 1024 * 1024 };
 
 static struct octet_cancel cancel; /* here for the signal handler's sake */
 
@@ -71,14 +71,27 @@ static int run(octet_arena *arena, int argc, char **argv, struct output *out)
     if (octet_context_create(NULL, &session.context, &err) != OCTET_OK)
         return report(&session, &err);
     int status = arguments.command->run(&session);
+    session_end(&session);
     octet_context_destroy(session.context);
     return status;
+}
+
+/* What the machine has: arrays come from the user's own files. */
+static size_t memory_bytes_max(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    size_t bytes;
+
+    if (pages <= 0 || page_bytes <= 0 ||
+        __builtin_mul_overflow((size_t)pages, (size_t)page_bytes, &bytes))
+        return MEMORY_BYTES_DEFAULT;
+    return bytes;
 }
 
 int main(int argc, char **argv)
 {
     static struct output out;
-    octet_arena *arena = octet_arena_create(MEMORY_BYTES_MAX);
+    octet_arena *arena = octet_arena_create(memory_bytes_max());
     const char *fail_at = getenv("OCTET_FAIL_ALLOC");
 
     fill_standard_descriptors();

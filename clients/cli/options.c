@@ -45,6 +45,46 @@ const struct command commands[] = {
      "Quantization\n"
      "changes none of them: master weights and kept activations stay in dtype and weight_dtype.",
      run_plan},
+    {"quantize", COMMAND_QUANTIZE, "FILE[:NAME]",
+     "an array to codes and scales, and what that loses",
+     "Quantizes the array NAME (float32 or bfloat16) of a safetensors file as Qwix does, and "
+     "prints "
+     "what was\n"
+     "lost. With -o the file OUT holds NAME (the codes), NAME.scale and, for a calibration that is "
+     "not\n"
+     "symmetric, NAME.zero_point; value = (code - zero_point) * scale. Each axis of a scale has 1, "
+     "the\n"
+     "array's own size, or the number of its tiles; int4 codes stand as I8. (DeepSeek's files name "
+     "the same\n"
+     "scale weight_scale_inv.) NAME may be left out where the file has one array.",
+     run_quantize},
+    {"dequantize", COMMAND_DEQUANTIZE, "FILE[:NAME]", "codes and scales back to an array",
+     "Reads NAME, NAME.scale and, where it is there, NAME.zero_point as octet quantize writes "
+     "them.",
+     run_dequantize},
+    {"dot", COMMAND_DOT, "LHS RHS", "one dot_general under a rule, forward and backward",
+     "Computes jax.lax.dot_general of two arrays, FILE[:NAME] each, with Qwix's arithmetic under "
+     "the first\n"
+     "rule that takes it, and prints Qwix's line, what quantizing did to the operands, and a "
+     "digest "
+     "of the\n"
+     "result. Without rules and qtypes nothing is quantized. An operand of codes that has "
+     "NAME.scale beside\n"
+     "it is taken as quantized. -o writes out and, with --cotangent, lhs_grad and rhs_grad.",
+     run_dot},
+    {"gmm", COMMAND_GMM, "LHS RHS GROUP_SIZES", "one grouped matmul under a rule",
+     "Multiplies rows of LHS [m, k], in groups, with the matrices of RHS [g, k, n]: MaxText's gmm, "
+     "or\n"
+     "JAX's ragged_dot. GROUP_SIZES is an int32 array FILE[:NAME], or its numbers: 3,0,5. Prints "
+     "and writes\n"
+     "as octet dot does.",
+     run_gmm},
+    {"bench", COMMAND_BENCH, "gemm|quantize|rpc", "speed beside a peer's in the same run",
+     "gemm: a product of codes with each kernel set, beside OpenBLAS's sgemm (one thread each);\n"
+     "quantize: float8_e4m3fn by rows, beside a copy of the same bytes;\n"
+     "rpc: calls to the daemon of --server, beside the same calls in this process.\n"
+     "Runs alternate, and the best time of each counts. Ratios above 1 are in Octet's favour.",
+     run_bench},
     {"info", COMMAND_INFO, "", "version, limits and known models",
      "Prints facts of this program, or with --server of a daemon.", run_info},
     {"completion", COMMAND_COMPLETION, "bash", "a completion script for the shell",
@@ -55,11 +95,13 @@ const struct command commands[] = {
 const size_t command_count = sizeof commands / sizeof *commands;
 
 #define MODELS (COMMAND_TRACE | COMMAND_CHECK | COMMAND_VERIFY | COMMAND_INSPECT | COMMAND_PLAN)
+#define TENSORS COMMANDS_OF_TENSORS
+#define PRODUCTS (COMMAND_DOT | COMMAND_GMM)
 #define CALLS (MODELS | COMMAND_INFO)
-#define ALL (CALLS | COMMAND_COMPLETION | COMMAND_HELP)
+#define ALL (CALLS | TENSORS | COMMAND_BENCH | COMMAND_COMPLETION | COMMAND_HELP)
 #define AT(field) offsetof(struct arguments, field)
 
-enum { GROUP_VIEW = 1, GROUP_PLACE = 2 };
+enum { GROUP_VIEW = 1, GROUP_PLACE, GROUP_COUNT };
 
 const struct option options[] = {
     {"config", "FILE.yml", "MaxText's YAML keys, on top of MODEL (or with a model_name of its own)",
@@ -76,6 +118,54 @@ const struct option options[] = {
     {"json", NULL, "the whole answer as proto3 JSON",
      COMMAND_TRACE | COMMAND_INSPECT | COMMAND_PLAN | COMMAND_INFO, OPTION_FLAG, GROUP_VIEW,
      AT(json)},
+    {"qtype", "TYPE", "float8_e4m3fn, float8_e5m2, int8, int4, mxfp8, nvfp4, ...", COMMAND_QUANTIZE,
+     OPTION_TEXT, 0, AT(qtype)},
+    {"method", "METHOD", "calibration: absmax (default), absmax,0.8, minmax, rms,7, fixed,-224,224",
+     COMMAND_QUANTIZE, OPTION_TEXT, 0, AT(method)},
+    {"axes", "AXIS,...", "axes with a scale for each index; none: one scale for all",
+     COMMAND_QUANTIZE, OPTION_TEXT, 0, AT(axes)},
+    {"tiles", "AXIS=SIZE",
+     "a scale for each SIZE (128, or 1/4) indices of an axis; may be repeated", COMMAND_QUANTIZE,
+     OPTION_LIST, 0, AT(tiles)},
+    {"scale-dtype", "TYPE", "float32 or bfloat16 (default: the array's)", COMMAND_QUANTIZE,
+     OPTION_TEXT, 0, AT(scale_dtype)},
+    {"dtype", "TYPE", "float32 or bfloat16 (default: the scale's)", COMMAND_DEQUANTIZE, OPTION_TEXT,
+     0, AT(dtype)},
+    {"contract", "L,R", "axis L of LHS goes with R of RHS; may be repeated (default: last, first)",
+     COMMAND_DOT, OPTION_LIST, 0, AT(contract)},
+    {"batch", "L,R", "axis L of LHS and R of RHS are a batch; may be repeated", COMMAND_DOT,
+     OPTION_LIST, 0, AT(batch_axes)},
+    {"dims", "TEXT", "both in JAX's form: (((1,), (0,)), ((), ()))", COMMAND_DOT, OPTION_TEXT, 0,
+     AT(dims)},
+    {"transpose-rhs", NULL, "RHS is [g, n, k]", COMMAND_GMM, OPTION_FLAG, 0, AT(transpose_rhs)},
+    {"op", "gmm|ragged_dot", "whose arithmetic: MaxText's gmm (default) or JAX's ragged_dot",
+     COMMAND_GMM, OPTION_TEXT, 0, AT(op)},
+    {"rules", "FILE.yml", "Qwix rules; the first that takes the op applies", PRODUCTS, OPTION_TEXT,
+     0, AT(rules)},
+    {"weight-qtype", "TYPE", "in place of --rules: the weight's type", PRODUCTS, OPTION_TEXT, 0,
+     AT(weight_qtype)},
+    {"act-qtype", "TYPE", "in place of --rules: the other operand's type", PRODUCTS, OPTION_TEXT, 0,
+     AT(act_qtype)},
+    {"bwd-qtype", "TYPE", "in place of --rules: the cotangent's type", PRODUCTS, OPTION_TEXT, 0,
+     AT(bwd_qtype)},
+    {"module", "PATH", "the module that rules see, decoder/layers/mlp/wi_0", PRODUCTS, OPTION_TEXT,
+     0, AT(module)},
+    {"weight", "rhs|lhs|none", "which operand is the weight (default: rhs)", COMMAND_DOT,
+     OPTION_TEXT, 0, AT(weight)},
+    {"cotangent", "FILE[:NAME]", "of the result: the gradients are computed too", PRODUCTS,
+     OPTION_TEXT, 0, AT(cotangent)},
+    {"out-dtype", "TYPE", "a final cast of the result", PRODUCTS, OPTION_TEXT, 0, AT(out_dtype)},
+    {"qwix-compatible", NULL, "ignore those settings of a rule that Qwix ignores", PRODUCTS,
+     OPTION_FLAG, 0, AT(qwix_compatible)},
+    {"reference", "FILE[:NAME]", "an array to compare the result with", PRODUCTS, OPTION_TEXT, 0,
+     AT(reference)},
+    {"output", "OUT", "write the result to this safetensors file", TENSORS, OPTION_TEXT, 0,
+     AT(output)},
+    {"json", NULL, "figures as JSON", COMMAND_QUANTIZE | COMMAND_BENCH, OPTION_FLAG, 0, AT(json)},
+    {"json", NULL, "the answer as proto3 JSON, without the numbers of arrays",
+     COMMAND_DEQUANTIZE | PRODUCTS, OPTION_FLAG, 0, AT(json)},
+    {"threads", "N", "threads that compute here (default: one for each CPU)", TENSORS,
+     OPTION_NUMBER, 0, AT(threads)},
     {"require", "REGEX", "modules that must be quantized; may be repeated", COMMAND_CHECK,
      OPTION_LIST, 0, AT(require)},
     {"forbid", "REGEX", "modules that must not be quantized; may be repeated", COMMAND_CHECK,
@@ -93,18 +183,27 @@ const struct option options[] = {
      OPTION_NUMBER, 0, AT(batch)},
     {"seq", "N", "length of a row (default: the config's max_target_length)", MODELS, OPTION_NUMBER,
      0, AT(sequence)},
-    {"server", "HOST:PORT", "ask this daemon (default: $OCTET_SERVER, else none)", CALLS,
+    {"server", "HOST:PORT", "ask this daemon (default: $OCTET_SERVER, else none)", CALLS | TENSORS,
      OPTION_TEXT, GROUP_PLACE, AT(server)},
-    {"local", NULL, "ask no daemon, whatever $OCTET_SERVER says", CALLS, OPTION_FLAG, GROUP_PLACE,
-     AT(local)},
+    {"server", "HOST:PORT", "the daemon for rpc (default: $OCTET_SERVER)", COMMAND_BENCH,
+     OPTION_TEXT, GROUP_PLACE, AT(server)},
+    {"local", NULL, "ask no daemon, whatever $OCTET_SERVER says", CALLS | TENSORS, OPTION_FLAG,
+     GROUP_PLACE, AT(local)},
     {"timeout", "SECONDS", "give up after this long (default: 60)", CALLS, OPTION_NUMBER, 0,
      AT(timeout)},
+    {"timeout", "SECONDS", "give up after this long (default: 60 with a daemon, else never)",
+     TENSORS, OPTION_NUMBER, 0, AT(timeout)},
     {"help", NULL, "this text", ALL, OPTION_FLAG, 0, AT(help)},
     {"markdown", NULL, "all commands as Markdown (docs/commands.md)", COMMAND_HELP, OPTION_FLAG, 0,
      AT(markdown)},
     {"version", NULL, "version and commit", COMMAND_HELP, OPTION_FLAG, 0, AT(version)},
 };
 const size_t option_count = sizeof options / sizeof *options;
+
+char option_letter(const struct option *option)
+{
+    return strcmp(option->name, "output") == 0 ? 'o' : '\0';
+}
 
 const struct command *command_find(const char *name)
 {
@@ -118,9 +217,9 @@ struct parser {
     struct arguments *out;
     int argc, next;
     char **argv;
-    const struct option *groups[3]; /* the option given of each exclusive group */
-    bool in_against;                /* operands belong to the second config */
-    bool options_ended;             /* after -- */
+    const struct option *groups[GROUP_COUNT]; /* the option given of each exclusive group */
+    bool in_against;                          /* operands belong to the second config */
+    bool options_ended;                       /* after -- */
     struct octet_error *err;
 };
 
@@ -142,6 +241,14 @@ static const struct option *option_find(const struct command *command, const cha
     for (size_t i = 0; i < option_count; i++)
         if ((options[i].commands & command->id) && strlen(options[i].name) == length &&
             memcmp(options[i].name, name, length) == 0)
+            return &options[i];
+    return NULL;
+}
+
+static const struct option *option_by_letter(const struct command *command, char letter)
+{
+    for (size_t i = 0; i < option_count; i++)
+        if ((options[i].commands & command->id) && option_letter(&options[i]) == letter)
             return &options[i];
     return NULL;
 }
@@ -196,14 +303,28 @@ static enum octet_status parse_number(struct parser *p, const struct option *opt
     return OCTET_OK;
 }
 
-static enum octet_status check_format(struct parser *p)
+/* Is the value one of those that help lists, "rhs|lhs|none"? */
+static enum octet_status check_choice(struct parser *p, const struct option *option,
+                                      const char *value)
 {
-    static const char *const formats[] = {"text", "github", "junit", "json"};
+    const char *at = option->value;
+    size_t length = strlen(value);
+    char listed[64];
 
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (strcmp(p->out->format, formats[i]) == 0)
+    while (*at) {
+        size_t word = strcspn(at, "|");
+        if (word == length && memcmp(at, value, length) == 0)
             return OCTET_OK;
-    return usage(p, "option --format: '%s' is none of text, github, junit, json", p->out->format);
+        at += word + (at[word] == '|');
+    }
+    size_t used = 0;
+    for (at = option->value; *at && used + 3 < sizeof listed; at++) {
+        listed[used++] = *at == '|' ? ',' : *at;
+        if (*at == '|')
+            listed[used++] = ' ';
+    }
+    listed[used] = '\0';
+    return usage(p, "option --%s: '%s' is none of %s", option->name, value, listed);
 }
 
 static enum octet_status set_option(struct parser *p, const struct option *option,
@@ -218,7 +339,7 @@ static enum octet_status set_option(struct parser *p, const struct option *optio
         return OCTET_OK;
     case OPTION_TEXT:
         *(const char **)field = value;
-        return field == &p->out->format ? check_format(p) : OCTET_OK;
+        return strchr(option->value, '|') ? check_choice(p, option, value) : OCTET_OK;
     case OPTION_NUMBER:
         return parse_number(p, option, value, field);
     case OPTION_LIST:
@@ -233,15 +354,30 @@ static enum octet_status set_option(struct parser *p, const struct option *optio
 
 static enum octet_status parse_operand(struct parser *p, const char *word);
 
+static enum octet_status take_option(struct parser *p, const struct option *option,
+                                     const char *value);
+
+/* --name, --name=value */
 static enum octet_status parse_option(struct parser *p, const char *word)
 {
     const char *name = word + 2, *equals = strchr(name, '=');
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
     const struct option *option = option_find(p->out->command, name, length);
-    const char *value = equals ? equals + 1 : NULL;
 
-    if (!option)
-        return unknown_option(p, word);
+    return option ? take_option(p, option, equals ? equals + 1 : NULL) : unknown_option(p, word);
+}
+
+/* -o VALUE, -oVALUE */
+static enum octet_status parse_letter(struct parser *p, const char *word)
+{
+    const struct option *option = option_by_letter(p->out->command, word[1]);
+
+    return option ? take_option(p, option, word[2] ? word + 2 : NULL) : unknown_option(p, word);
+}
+
+static enum octet_status take_option(struct parser *p, const struct option *option,
+                                     const char *value)
+{
     p->in_against = false;
     if (option->kind == OPTION_FLAG && value)
         return usage(p, "option --%s takes no value, but got '%s'", option->name, value);
@@ -273,7 +409,13 @@ static enum octet_status parse_operand(struct parser *p, const char *word)
     struct text_list *list = p->in_against ? &out->against_overrides : &out->overrides;
     const char **model = p->in_against ? &out->against_model : &out->model;
 
-    if (command & (COMMAND_HELP | COMMAND_COMPLETION)) {
+    if (command & TENSORS) {
+        if (!*word)
+            return usage(p, "an operand is empty; expected %s", out->command->operands);
+        out->operands.items[out->operands.count++] = word;
+        return OCTET_OK;
+    }
+    if (command & (COMMAND_HELP | COMMAND_COMPLETION | COMMAND_BENCH)) {
         if (out->topic)
             return usage(p, "one operand is enough: '%s', '%s'", out->topic, word);
         out->topic = word;
@@ -310,12 +452,53 @@ static bool names_model(const struct arguments *out)
     return false;
 }
 
+/* "LHS RHS" are two. */
+static size_t count_words(const char *text)
+{
+    size_t count = 1;
+
+    for (; *text; text++)
+        count += *text == ' ';
+    return count;
+}
+
+static enum octet_status check_tensors(struct parser *p)
+{
+    const struct arguments *out = p->out;
+    const struct command *command = out->command;
+    const char *short_form = out->weight_qtype ? "weight-qtype"
+                             : out->act_qtype  ? "act-qtype"
+                             : out->bwd_qtype  ? "bwd-qtype"
+                                               : NULL;
+
+    size_t expected = count_words(command->operands);
+    if (out->operands.count != expected)
+        return usage(p, "%zu operand%s expected (%s), not %zu", expected, expected == 1 ? "" : "s",
+                     command->operands, out->operands.count);
+    if (command->id == COMMAND_QUANTIZE && !out->qtype)
+        return usage(p, "needs --qtype, for example: --qtype float8_e4m3fn");
+    if (command->id == COMMAND_DEQUANTIZE && !out->output)
+        return usage(p, "needs -o OUT, the file to write");
+    if (out->rules && short_form)
+        return usage(p, "options --rules and --%s exclude each other", short_form);
+    if (out->dims && (out->contract.count || out->batch_axes.count))
+        return usage(p, "options --dims and --%s exclude each other",
+                     out->contract.count ? "contract" : "batch");
+    if (out->server && out->threads)
+        return usage(p, "option --threads is about this process, and --server computes elsewhere");
+    return OCTET_OK;
+}
+
 static enum octet_status check_complete(struct parser *p)
 {
     struct arguments *out = p->out;
     unsigned command = out->command->id;
 
-    if (out->help || out->version || !(command & MODELS))
+    if (out->help || out->version)
+        return OCTET_OK;
+    if (command & TENSORS)
+        return check_tensors(p);
+    if (!(command & MODELS))
         return OCTET_OK;
     if (command == COMMAND_VERIFY && !out->log)
         return usage(p, "needs a LOG and a MODEL (octet help verify shows how)");
@@ -354,7 +537,8 @@ static enum octet_status find_command(struct parser *p, const char *word)
 static bool make_lists(octet_arena *arena, int argc, struct arguments *out)
 {
     struct text_list *lists[] = {&out->overrides, &out->against_overrides, &out->require,
-                                 &out->forbid};
+                                 &out->forbid,    &out->operands,          &out->tiles,
+                                 &out->contract,  &out->batch_axes};
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         lists[i]->items = OCTET_NEW_ARRAY(arena, argc + 1, const char *);
@@ -382,7 +566,7 @@ enum octet_status arguments_parse(octet_arena *arena, int argc, char **argv, str
         else if (strcmp(word, "-h") == 0)
             out->help = true;
         else if (word[1] != '-')
-            status = unknown_option(&p, word);
+            status = parse_letter(&p, word);
         else
             status = parse_option(&p, word);
     }

@@ -20,7 +20,14 @@ enum command_id {
     COMMAND_INFO = 1 << 5,
     COMMAND_COMPLETION = 1 << 6,
     COMMAND_HELP = 1 << 7,
+    COMMAND_QUANTIZE = 1 << 8,
+    COMMAND_DEQUANTIZE = 1 << 9,
+    COMMAND_DOT = 1 << 10,
+    COMMAND_GMM = 1 << 11,
+    COMMAND_BENCH = 1 << 12,
 };
+/* Those that compute with arrays of files. */
+#define COMMANDS_OF_TENSORS (COMMAND_QUANTIZE | COMMAND_DEQUANTIZE | COMMAND_DOT | COMMAND_GMM)
 
 struct session;
 
@@ -55,15 +62,22 @@ struct arguments {
     const struct command *command;
     const char *log;                    /* verify's first operand */
     const char *model;                  /* NULL: none */
-    const char *topic;                  /* help's and completion's operand */
+    const char *topic;                  /* the operand of help, completion and bench */
+    struct text_list operands;          /* FILE[:NAME] */
     struct text_list overrides;         /* KEY=VALUE */
     bool compare;                       /* --against was given */
     const char *against_model;          /* NULL: the same */
     struct text_list against_overrides; /* KEY=VALUE, on top of overrides */
     const char *config, *rules, *server, *lock, *format;
     struct text_list require, forbid;
-    int64_t batch, sequence, timeout; /* 0: not given */
+    int64_t batch, sequence, timeout, threads; /* 0: not given */
     bool table, json, coverage, strict, local, help, markdown, version;
+    /* Of commands with tensors. */
+    const char *qtype, *method, *axes, *scale_dtype, *dtype, *output;
+    const char *module, *weight, *cotangent, *out_dtype, *reference, *dims, *op;
+    const char *weight_qtype, *act_qtype, *bwd_qtype;
+    struct text_list tiles, contract, batch_axes;
+    bool qwix_compatible, transpose_rhs;
 };
 
 extern const struct command commands[];
@@ -71,6 +85,8 @@ extern const size_t command_count;
 extern const struct option options[];
 extern const size_t option_count;
 
+/* 'o' for --output, which may be given as -o; 0: none. */
+char option_letter(const struct option *option);
 const struct command *command_find(const char *name); /* NULL: none */
 const char *command_nearest(const char *name);
 

@@ -18,12 +18,16 @@ enum {
     EXIT_INTERRUPTED = 130, /* as shells report SIGINT */
 };
 
+struct remote;
+
 struct session {
     const struct arguments *arguments;
     octet_arena *arena;
     octet_context *context;
     struct output *out;          /* standard output */
     struct octet_cancel *cancel; /* set by SIGINT */
+    octet_workers *workers;      /* of calls in this process; made by the first that needs them */
+    struct remote *remote;       /* the connection to a daemon; made by the first call */
 };
 
 int run_trace(struct session *session);
@@ -31,6 +35,11 @@ int run_check(struct session *session);
 int run_verify(struct session *session);
 int run_inspect(struct session *session);
 int run_plan(struct session *session);
+int run_quantize(struct session *session);
+int run_dequantize(struct session *session);
+int run_dot(struct session *session);
+int run_gmm(struct session *session);
+int run_bench(struct session *session);
 int run_info(struct session *session);
 int run_completion(struct session *session);
 int run_help(struct session *session);
@@ -43,12 +52,14 @@ void print_safe(const char *text);
 int report(struct session *session, const struct octet_error *err);
 
 /* transport.c: the one way to an answer. Without a daemon the method runs in this process, on the
- * same bytes that a daemon would get; with one, they travel. *response is in the arena. */
+ * same bytes that a daemon would get; with one, they travel. *response is in the arena, which may
+ * be another one at each call. */
 enum octet_status session_call(struct session *session, const char *method,
                                const ProtobufCMessage *request, ProtobufCMessage **response,
                                struct octet_error *err) OCTET_MUST_CHECK;
 /* "HOST:PORT" of the daemon that is asked, NULL for none. */
 const char *session_server(const struct session *session);
+void session_end(struct session *session); /* workers and connection, where they were made */
 
 /* request.c */
 enum octet_status request_model(struct session *session, bool against, Octet__V1__ModelConfig **out,

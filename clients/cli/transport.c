@@ -23,17 +23,33 @@ const char *session_server(const struct session *session)
     return a->local || !server || !server[0] ? NULL : server;
 }
 
+/* The instruction set is OCTET_CPU's choice; threads are the option's. */
+static enum octet_status make_workers(struct session *session, struct octet_error *err)
+{
+    enum { THREADS_MAX = 1024 };
+    int64_t threads = session->arguments->threads;
+
+    if (session->workers)
+        return OCTET_OK;
+    threads = threads < THREADS_MAX ? threads : THREADS_MAX;
+    return octet_workers_create(getenv("OCTET_CPU"), (int32_t)threads, &session->workers, err);
+}
+
 static enum octet_status call_here(struct session *session, const struct octet_method *method,
                                    const uint8_t *bytes, size_t size, ProtobufCMessage **response,
                                    struct octet_error *err)
 {
-    const struct octet_server_facts facts = facts_local();
-    const struct octet_call call = {session->context, session->arena, session->cancel, &facts,
-                                    NULL};
+    struct octet_server_facts facts = facts_local();
     ProtobufCMessage *request;
-    enum octet_status status =
-        octet_wire_decode(method->request, session->arena, bytes, size, &request, err);
+    enum octet_status status = method->takes_tensors ? make_workers(session, err) : OCTET_OK;
 
+    if (status == OCTET_OK)
+        status =
+            octet_wire_decode_in_place(method->request, session->arena, bytes, size, &request, err);
+    if (method->is_constant)
+        facts_of_cpu(&facts);
+    const struct octet_call call = {session->context, session->arena, session->cancel, &facts,
+                                    session->workers};
     return status == OCTET_OK ? method->run(&call, request, response, err) : status;
 }
 
@@ -44,6 +60,11 @@ struct client_library {
     __typeof__(&octet_client_call) call;
     __typeof__(&octet_client_reply_clear) clear;
     __typeof__(&octet_client_destroy) destroy;
+};
+
+struct remote {
+    struct client_library library;
+    octet_client *client; /* NULL: to be made */
 };
 
 /* Only beside this program or where it was installed: a library that a search path names could be
@@ -108,23 +129,55 @@ static void name_client_option(struct octet_error *err)
             snprintf(err->field, sizeof err->field, "%s", names[i][1]);
 }
 
-static enum octet_status try_there(struct session *session, const struct client_library *library,
-                                   const struct octet_method *method, const uint8_t *bytes,
-                                   size_t size, ProtobufCMessage **response,
+static enum octet_status connect_there(struct session *session, struct octet_error *err)
+{
+    struct remote *remote = session->remote;
+    struct octet_client_options how;
+    enum octet_status status;
+
+    if (!remote) {
+        remote = calloc(1, sizeof *remote);
+        if (!remote)
+            return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
+        status = load_library(&remote->library, err);
+        if (status != OCTET_OK) {
+            free(remote);
+            return status;
+        }
+        session->remote = remote;
+    }
+    if (remote->client)
+        return OCTET_OK;
+    remote->library.options(&how);
+    how.target = session_server(session);
+    status = remote->library.connect(&how, &remote->client, err);
+    if (status != OCTET_OK) {
+        remote->client = NULL;
+        name_client_option(err);
+    }
+    return status;
+}
+
+static void disconnect(struct remote *remote)
+{
+    if (remote && remote->client)
+        remote->library.destroy(remote->client);
+    if (remote)
+        remote->client = NULL;
+}
+
+static enum octet_status try_there(struct session *session, const struct octet_method *method,
+                                   const uint8_t *bytes, size_t size, ProtobufCMessage **response,
                                    struct octet_error *err)
 {
-    struct octet_client_options how;
     struct octet_client_reply reply;
-    octet_client *client;
+    enum octet_status status = connect_there(session, err);
 
-    library->options(&how);
-    how.target = session_server(session);
-    enum octet_status status = library->connect(&how, &client, err);
-    if (status != OCTET_OK) {
-        name_client_option(err);
+    if (status != OCTET_OK)
         return status;
-    }
-    status = library->call(client, method->name, bytes, size, session->cancel, &reply, err);
+    const struct client_library *library = &session->remote->library;
+    status = library->call(session->remote->client, method->name, bytes, size, session->cancel,
+                           &reply, err);
     if (status == OCTET_OK)
         status = octet_wire_decode(method->response, session->arena, reply.data, reply.size,
                                    response, err);
@@ -134,7 +187,6 @@ static enum octet_status try_there(struct session *session, const struct client_
                  (long long)reply.retry_after_ms);
     }
     library->clear(&reply);
-    library->destroy(client);
     return status;
 }
 
@@ -146,33 +198,54 @@ static enum octet_status call_there(struct session *session, const struct octet_
                                     struct octet_error *err)
 {
     static const struct timespec pause = {.tv_nsec = 250000000};
-    struct client_library library = {0};
-    enum octet_status status = load_library(&library, err);
+    enum octet_status status = try_there(session, method, bytes, size, response, err);
 
-    if (status != OCTET_OK)
+    if (status != OCTET_UNAVAILABLE || !session->remote || nanosleep(&pause, NULL) != 0)
         return status;
-    status = try_there(session, &library, method, bytes, size, response, err);
-    if (status != OCTET_UNAVAILABLE || nanosleep(&pause, NULL) != 0)
-        return status;
-    return try_there(session, &library, method, bytes, size, response, err);
+    disconnect(session->remote);
+    return try_there(session, method, bytes, size, response, err);
+}
+
+void session_end(struct session *session)
+{
+    octet_workers_destroy(session->workers);
+    disconnect(session->remote);
+    free(session->remote);
+}
+
+/* When the call is given up; 0: never. What computes in this process may take as long as it takes.
+ */
+static uint64_t call_deadline(const struct session *session, const struct octet_method *method)
+{
+    enum { SECONDS_DEFAULT = 60, SECONDS_MAX = 1000000000 };
+    int64_t seconds = session->arguments->timeout;
+
+    if (!seconds && method->takes_tensors && !session_server(session))
+        return 0;
+    seconds = seconds ? seconds : SECONDS_DEFAULT;
+    seconds = seconds < SECONDS_MAX ? seconds : SECONDS_MAX;
+    return octet_now_ns() + (uint64_t)seconds * 1000000000u;
 }
 
 enum octet_status session_call(struct session *session, const char *name,
                                const ProtobufCMessage *request, ProtobufCMessage **response,
                                struct octet_error *err)
 {
-    enum { SECONDS_DEFAULT = 60, SECONDS_MAX = 1000000000 };
     const struct octet_method *method = octet_method_find(name);
     size_t size = protobuf_c_message_get_packed_size(request);
-    uint8_t *bytes = octet_arena_alloc(session->arena, size);
-    int64_t seconds = session->arguments->timeout;
 
+    if (size > INT32_MAX) { /* protobuf's own end */
+        char text[32];
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                          "the request would have %s; a message has at most 2 GiB: cut the arrays "
+                          "into parts",
+                          human_bytes((int64_t)size, text));
+    }
+    uint8_t *bytes = octet_arena_alloc(session->arena, size);
     if (!bytes)
         return octet_arena_exhausted(session->arena, err);
     protobuf_c_message_pack(request, bytes);
-    seconds = seconds ? seconds : SECONDS_DEFAULT;
-    seconds = seconds < SECONDS_MAX ? seconds : SECONDS_MAX;
-    session->cancel->deadline_ns = octet_now_ns() + (uint64_t)seconds * 1000000000u;
+    session->cancel->deadline_ns = call_deadline(session, method);
     enum octet_status status = session_server(session)
                                    ? call_there(session, method, bytes, size, response, err)
                                    : call_here(session, method, bytes, size, response, err);

@@ -2,6 +2,7 @@
 #include "view.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,6 +29,23 @@ const char *view_shape(octet_arena *arena, const int64_t *sizes, size_t rank)
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRId64, i ? ", " : "",
                                  sizes[i]);
     return octet_arena_format(arena, "[%s]", rank ? text : "");
+}
+
+const char *view_decibel(octet_arena *arena, double decibel)
+{
+    if (isnan(decibel))
+        return "-";
+    return isinf(decibel) ? "no loss" : octet_arena_format(arena, "%.2f dB", decibel);
+}
+
+const char *view_name(octet_arena *arena, const char *name)
+{
+    char *copy = octet_arena_copy(arena, name, strlen(name));
+
+    for (char *c = copy; c && *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
+    return copy;
 }
 
 size_t view_line(const Octet__V1__Interception *from, char *buffer, size_t size)

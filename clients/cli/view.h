@@ -11,6 +11,10 @@ const char *view_rule(octet_arena *arena, const Octet__V1__Trace *trace, int rul
 const char *view_rule_settings(octet_arena *arena, const Octet__V1__QuantizationRule *rule);
 /* "[1, 128, 7168]" */
 const char *view_shape(octet_arena *arena, const int64_t *sizes, size_t rank);
+/* "31.62 dB"; "no loss" for Infinity, "-" for NaN. */
+const char *view_decibel(octet_arena *arena, double decibel);
+/* A name from a file: control characters, which could steer the terminal, become '?'. */
+const char *view_name(octet_arena *arena, const char *name);
 /* Qwix's own line in the buffer; returns its length. */
 size_t view_line(const Octet__V1__Interception *from, char *buffer, size_t size);
 /* Is it a line of the plain trace? Qwix's own, and the lookups that MaxText makes for grouped

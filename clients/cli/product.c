@@ -1,0 +1,605 @@
+/* octet dot and octet gmm: one product of two arrays under a rule.
+ *
+ * Decision: the two requests share most of their fields by name, not by type; one struct of
+ * pointers to those fields (`fields`) lets one code fill both. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "figures.h"
+#include "numbers.h"
+#include "progress.h"
+#include "tensors.h"
+#include "view.h"
+#include "wire/convert.h"
+#include "wire/methods.h"
+
+/* What DotGeneralRequest and RaggedDotRequest have in common. */
+struct fields {
+    Octet__V1__Operand **lhs, **rhs;
+    char **module_path;
+    size_t *n_rules;
+    Octet__V1__QuantizationRule ***rules;
+    Octet__V1__DataType *out_dtype;
+    Octet__V1__Tensor **cotangent;
+    protobuf_c_boolean *qwix_compatible;
+    Octet__V1__TraceLevel *trace_level;
+};
+#define FIELDS(r)                                                                                  \
+    {                                                                                              \
+        &(r)->lhs, &(r)->rhs, &(r)->module_path, &(r)->n_rules, &(r)->rules, &(r)->out_dtype,      \
+            &(r)->cotangent, &(r)->qwix_compatible, &(r)->trace_level                              \
+    }
+
+/* And their responses. */
+struct answer {
+    ProtobufCMessage *message;
+    Octet__V1__Tensor *tensors[3]; /* out, lhs_grad, rhs_grad; NULL: absent */
+    Octet__V1__Trace *trace;
+    size_t *n_buffers;
+    ProtobufCBinaryData *buffers;
+};
+#define ANSWER(r)                                                                                  \
+    {                                                                                              \
+        &(r)->base, {(r)->out, (r)->lhs_grad, (r)->rhs_grad}, (r)->trace, &(r)->n_buffers,         \
+            (r)->buffers                                                                           \
+    }
+
+static const char *const array_names[] = {"out", "lhs_grad", "rhs_grad"};
+
+struct work {
+    struct session *session;
+    struct tensors set;
+    struct tensor lhs, rhs, group_sizes, cotangent, reference;
+    struct request_buffers buffers;
+    struct octet_array arrays[3]; /* of the answer; data NULL: absent */
+    bool compared;
+    struct difference difference;
+    struct octet_error err;
+};
+
+static enum octet_status no_memory(struct work *w)
+{
+    return octet_arena_exhausted(w->session->arena, &w->err);
+}
+
+/* ---- The request ---- */
+
+static enum octet_status find_operands(struct work *w)
+{
+    const struct arguments *a = w->session->arguments;
+    enum octet_status status = tensors_find(&w->set, "LHS", a->operands.items[0], &w->lhs, &w->err);
+
+    if (status == OCTET_OK)
+        status = tensors_find(&w->set, "RHS", a->operands.items[1], &w->rhs, &w->err);
+    if (status == OCTET_OK && a->cotangent)
+        status = tensors_find(&w->set, "--cotangent", a->cotangent, &w->cotangent, &w->err);
+    if (status == OCTET_OK && a->reference)
+        status = tensors_find(&w->set, "--reference", a->reference, &w->reference, &w->err);
+    return status;
+}
+
+/* One rule for every op, of the three types. */
+static enum octet_status short_rules(struct work *w, size_t *count,
+                                     Octet__V1__QuantizationRule ***out)
+{
+    const struct arguments *a = w->session->arguments;
+    ProtobufCMessage **list;
+
+    if (!a->weight_qtype && !a->act_qtype && !a->bwd_qtype)
+        return OCTET_OK;
+    if (!oct_wire_new_list(w->session->arena, &octet__v1__quantization_rule__descriptor, 1, &list))
+        return no_memory(w);
+    Octet__V1__QuantizationRule *rule = (Octet__V1__QuantizationRule *)list[0];
+    rule->weight_qtype = (char *)(uintptr_t)(a->weight_qtype ? a->weight_qtype : "");
+    rule->act_qtype = (char *)(uintptr_t)(a->act_qtype ? a->act_qtype : "");
+    rule->bwd_qtype = (char *)(uintptr_t)(a->bwd_qtype ? a->bwd_qtype : "");
+    *out = (Octet__V1__QuantizationRule **)list;
+    *count = 1;
+    return OCTET_OK;
+}
+
+static enum octet_status fill_common(struct work *w, const struct fields *f)
+{
+    const struct arguments *a = w->session->arguments;
+    enum octet_status status = dtype_parse("out-dtype", a->out_dtype, f->out_dtype, &w->err);
+
+    if (status == OCTET_OK)
+        status = a->rules ? request_rules(w->session, f->n_rules, f->rules, &w->err)
+                          : short_rules(w, f->n_rules, f->rules);
+    if (status != OCTET_OK)
+        return status;
+    *f->module_path = (char *)(uintptr_t)(a->module ? a->module : "");
+    *f->qwix_compatible = a->qwix_compatible;
+    *f->trace_level = OCTET__V1__TRACE_LEVEL__TRACE_LEVEL_NUMERICS;
+    *f->lhs = request_operand(&w->buffers, &w->lhs);
+    *f->rhs = request_operand(&w->buffers, &w->rhs);
+    if (!*f->lhs || !*f->rhs)
+        return no_memory(w);
+    if (!a->cotangent)
+        return OCTET_OK;
+    *f->cotangent = request_tensor(&w->buffers, &w->cotangent.array);
+    return *f->cotangent ? OCTET_OK : no_memory(w);
+}
+
+/* The four lists of DotDimensionNumbers; room for all axes that an array can have. */
+static bool make_dims(octet_arena *arena, Octet__V1__DotDimensionNumbers **out)
+{
+    Octet__V1__DotDimensionNumbers *dims =
+        oct_wire_new(arena, &octet__v1__dot_dimension_numbers__descriptor);
+    int32_t *lists = OCTET_NEW_ARRAY(arena, 4 * OCTET_ARRAY_RANK_MAX, int32_t);
+
+    if (!dims || !lists)
+        return false;
+    dims->lhs_contracting = lists;
+    dims->rhs_contracting = lists + OCTET_ARRAY_RANK_MAX;
+    dims->lhs_batch = lists + 2 * OCTET_ARRAY_RANK_MAX;
+    dims->rhs_batch = lists + 3 * OCTET_ARRAY_RANK_MAX;
+    *out = dims;
+    return true;
+}
+
+/* "L,R" onto the two lists. */
+static enum octet_status add_pair(struct work *w, const char *option, const char *text, size_t *n,
+                                  int32_t *lhs, int32_t *rhs)
+{
+    const int32_t l = w->lhs.array.rank, r = w->rhs.array.rank;
+    const char *comma = strchr(text, ',');
+    int64_t left, right;
+
+    if (!comma || !number_parse(text, (size_t)(comma - text), -l, l - 1, &left) ||
+        !number_parse(comma + 1, strlen(comma + 1), -r, r - 1, &right))
+        return octet_fail(&w->err, OCTET_INVALID_ARGUMENT, NULL,
+                          "option --%s: '%.100s' is not L,R, an axis of LHS (which has %d) and one "
+                          "of RHS (which has %d)",
+                          option, text, l, r);
+    if (*n == OCTET_ARRAY_RANK_MAX)
+        return octet_fail(&w->err, OCTET_INVALID_ARGUMENT, NULL,
+                          "option --%s: given more than %d times", option, OCTET_ARRAY_RANK_MAX);
+    lhs[*n] = (int32_t)(left < 0 ? left + l : left);
+    rhs[(*n)++] = (int32_t)(right < 0 ? right + r : right);
+    return OCTET_OK;
+}
+
+/* JAX's text holds four flat lists, in whatever brackets: ((lhs, rhs), (lhs, rhs)). */
+static enum octet_status parse_dims(struct work *w, const char *text,
+                                    Octet__V1__DotDimensionNumbers *dims)
+{
+    int32_t *const lists[] = {dims->lhs_contracting, dims->rhs_contracting, dims->lhs_batch,
+                              dims->rhs_batch};
+    size_t *const counts[] = {&dims->n_lhs_contracting, &dims->n_rhs_contracting,
+                              &dims->n_lhs_batch, &dims->n_rhs_batch};
+    const int32_t ranks[] = {w->lhs.array.rank, w->rhs.array.rank};
+    int list = -1, depth = 0;
+    const char *at = text;
+
+    for (bool good = true; good && *at;) {
+        size_t digits = strspn(at, "-0123456789");
+        int64_t axis;
+        if (digits) {
+            int32_t rank = ranks[list & 1];
+            good = depth == 3 && list < 4 && number_parse(at, digits, -rank, rank - 1, &axis) &&
+                   *counts[list] < OCTET_ARRAY_RANK_MAX;
+            if (good)
+                lists[list][(*counts[list])++] = (int32_t)(axis < 0 ? axis + rank : axis);
+            at += good ? digits : 0;
+        } else {
+            bool opens = strchr("([", *at) != NULL, closes = strchr(")]", *at) != NULL;
+            depth += opens - closes;
+            list += opens && depth == 3;
+            good = depth >= 0 && depth <= 3 && (opens || closes || strchr(", ", *at));
+            at += good;
+        }
+        if (!good)
+            break;
+    }
+    if (!*at && depth == 0 && list == 3)
+        return OCTET_OK;
+    return octet_fail(
+        &w->err, OCTET_INVALID_ARGUMENT, NULL,
+        "option --dims: '%.100s' does not read as JAX's dimension numbers from '%.20s' "
+        "on; expected is (((lhs axes), (rhs axes)), ((lhs batch), (rhs batch))) with "
+        "axes of [%d] and [%d] dimensions",
+        text, at, ranks[0], ranks[1]);
+}
+
+/* As jnp.dot: the last axis of LHS, and of RHS the first that is no batch axis. */
+static enum octet_status default_pair(struct work *w, Octet__V1__DotDimensionNumbers *dims)
+{
+    int32_t right = 0;
+
+    for (size_t i = 0; i < dims->n_rhs_batch; i++) /* the list has no order: look again from 0 */
+        if (dims->rhs_batch[i] == right) {
+            right++;
+            i = (size_t)-1;
+        }
+    if (w->lhs.array.rank == 0 || right >= w->rhs.array.rank)
+        return octet_fail(&w->err, OCTET_INVALID_ARGUMENT, NULL,
+                          "LHS has %d axes and RHS %d, of them %zu batch axes; there is none to "
+                          "contract (--dims takes an outer product)",
+                          w->lhs.array.rank, w->rhs.array.rank, dims->n_rhs_batch);
+    dims->lhs_contracting[0] = w->lhs.array.rank - 1;
+    dims->rhs_contracting[0] = right;
+    dims->n_lhs_contracting = dims->n_rhs_contracting = 1;
+    return OCTET_OK;
+}
+
+static enum octet_status fill_dims(struct work *w, Octet__V1__DotDimensionNumbers *dims)
+{
+    const struct arguments *a = w->session->arguments;
+    enum octet_status status = OCTET_OK;
+
+    if (a->dims)
+        return parse_dims(w, a->dims, dims);
+    for (size_t i = 0; i < a->batch_axes.count && status == OCTET_OK; i++)
+        status = add_pair(w, "batch", a->batch_axes.items[i], &dims->n_lhs_batch, dims->lhs_batch,
+                          dims->rhs_batch);
+    dims->n_rhs_batch = dims->n_lhs_batch;
+    for (size_t i = 0; i < a->contract.count && status == OCTET_OK; i++)
+        status = add_pair(w, "contract", a->contract.items[i], &dims->n_lhs_contracting,
+                          dims->lhs_contracting, dims->rhs_contracting);
+    dims->n_rhs_contracting = dims->n_lhs_contracting;
+    return status == OCTET_OK && !a->contract.count ? default_pair(w, dims) : status;
+}
+
+/* "3,0,5" as an array; anything else is FILE[:NAME]. */
+static enum octet_status find_group_sizes(struct work *w)
+{
+    const char *text = w->session->arguments->operands.items[2];
+    enum { DIGITS_MAX = 10 };
+    int64_t count = 1, value;
+
+    if (text[strspn(text, "0123456789,-")])
+        return tensors_find(&w->set, "GROUP_SIZES", text, &w->group_sizes, &w->err);
+    for (const char *c = text; *c; c++)
+        count += *c == ',';
+    enum octet_status status = octet_array_create(w->session->arena, OCTET_DTYPE_S32, 1, &count,
+                                                  &w->group_sizes.array, &w->err);
+    int32_t *sizes = w->group_sizes.array.data;
+    for (int64_t i = 0; i < count && status == OCTET_OK; i++) {
+        size_t length = strcspn(text, ",");
+        if (!number_parse(text, length, INT32_MIN, INT32_MAX, &value))
+            return octet_fail(&w->err, OCTET_INVALID_ARGUMENT, NULL,
+                              "GROUP_SIZES: '%.*s' is no whole number of 32 bits",
+                              length < 40 ? (int)length : 40, text);
+        sizes[i] = (int32_t)value;
+        text += length + (text[length] == ',');
+    }
+    return status;
+}
+
+/* ---- The answer ---- */
+
+static enum octet_status take_answer(struct work *w, const struct answer *answer)
+{
+    enum octet_status status = OCTET_OK;
+
+    for (int i = 0; i < 3 && status == OCTET_OK; i++)
+        if (answer->tensors[i] || i == 0)
+            status = reply_array(w->session->arena, answer->tensors[i], *answer->n_buffers,
+                                 answer->buffers, array_names[i], &w->arrays[i], &w->err);
+    return status;
+}
+
+static enum octet_status compare(struct work *w)
+{
+    const struct octet_array *out = &w->arrays[0], *reference = &w->reference.array;
+    bool same = out->rank == reference->rank;
+    octet_arena *arena = w->session->arena;
+
+    if (!w->session->arguments->reference)
+        return OCTET_OK;
+    for (int32_t i = 0; same && i < out->rank; i++)
+        same = out->dim[i] == reference->dim[i];
+    if (!same)
+        return octet_fail(&w->err, OCTET_INVALID_ARGUMENT, NULL,
+                          "--reference: '%s:%s' has shape %s, the result %s", w->reference.path,
+                          w->reference.name,
+                          view_shape(arena, reference->dim, (size_t)reference->rank),
+                          view_shape(arena, out->dim, (size_t)out->rank));
+    if (!figures_reads(out->dtype) || !figures_reads(reference->dtype))
+        return octet_fail(
+            &w->err, OCTET_INVALID_ARGUMENT, NULL,
+            "--reference: %s and %s are not compared; expected are float32, bfloat16, "
+            "float16, int32 or int8",
+            octet_dtype_name(out->dtype), octet_dtype_name(reference->dtype));
+    difference_measure(out, reference, &w->difference);
+    w->compared = true;
+    return OCTET_OK;
+}
+
+static enum octet_status write_answer(struct work *w)
+{
+    struct octet_named_array arrays[3];
+    size_t count = 0;
+
+    if (!w->session->arguments->output)
+        return OCTET_OK;
+    for (int i = 0; i < 3; i++)
+        if (w->arrays[i].data)
+            arrays[count++] = (struct octet_named_array){array_names[i], w->arrays[i]};
+    return tensors_write(&w->set, w->session->arguments->output, arrays, count, &w->err);
+}
+
+static bool add_stats(struct table *table, octet_arena *arena, const char *name,
+                      const struct tensor *tensor, const Octet__V1__OperandStats *s)
+{
+    bool quantized = s && s->is_quantized;
+    const char *scale = "-", *saturated = "-", *underflowed = "-", *sqnr = "-";
+
+    if (quantized) {
+        scale = s->scale_min == s->scale_max
+                    ? octet_arena_format(arena, "%.4g", (double)s->scale_min)
+                    : octet_arena_format(arena, "%.4g to %.4g", (double)s->scale_min,
+                                         (double)s->scale_max);
+        saturated = octet_arena_format(arena, "%" PRId64, s->saturated);
+        underflowed = octet_arena_format(arena, "%" PRId64, s->underflowed);
+        sqnr = view_decibel(arena, s->sqnr_db);
+    }
+    const char *cells[] = {
+        name,
+        octet_dtype_name(tensor->array.dtype),
+        view_shape(arena, tensor->array.dim, (size_t)tensor->array.rank),
+        tensor->is_quantized ? "came so"
+        : quantized          ? "yes"
+                             : "no",
+        s ? octet_arena_format(arena, "%.5g", (double)s->amax) : "-",
+        scale,
+        saturated,
+        underflowed,
+        s ? octet_arena_format(arena, "%" PRId64, s->nonfinite) : "-",
+        sqnr,
+    };
+    return table_add(table, cells, COLOUR_NONE);
+}
+
+static bool add_result(struct table *table, octet_arena *arena, const char *name,
+                       const struct octet_array *array)
+{
+    const char *cells[] = {name,
+                           octet_dtype_name(array->dtype),
+                           view_shape(arena, array->dim, (size_t)array->rank),
+                           "",
+                           "",
+                           "",
+                           "",
+                           "",
+                           "",
+                           ""};
+
+    return table_add(table, cells, COLOUR_NONE);
+}
+
+static bool print_numerics(struct work *w, const Octet__V1__Interception *line)
+{
+    static const struct column columns[] = {
+        {"ARRAY", false},  {"DTYPE", false}, {"SHAPE", false},    {"QUANTIZED", false},
+        {"AMAX", true},    {"SCALE", true},  {"SATURATED", true}, {"UNDERFLOWED", true},
+        {"NAN/INF", true}, {"SQNR", true}};
+    octet_arena *arena = w->session->arena;
+    struct table *table = table_create(arena, columns, sizeof columns / sizeof *columns);
+
+    if (!table || !add_stats(table, arena, "lhs", &w->lhs, line->lhs) ||
+        !add_stats(table, arena, "rhs", &w->rhs, line->rhs))
+        return false;
+    if (w->cotangent.array.data &&
+        !add_stats(table, arena, "cotangent", &w->cotangent, line->cotangent))
+        return false;
+    for (int i = 0; i < 3; i++)
+        if (w->arrays[i].data && !add_result(table, arena, array_names[i], &w->arrays[i]))
+            return false;
+    table_print(table, w->session->out);
+    return true;
+}
+
+static void print_difference(struct work *w)
+{
+    const struct difference *d = &w->difference;
+    struct output *out = w->session->out;
+
+    output_printf(out, "reference  largest difference %.6g, %.6g of the largest element",
+                  d->absolute_max, d->relative);
+    if (d->nonfinite)
+        output_printf(out, "; %" PRId64 " NaN or Inf in one of them only", d->nonfinite);
+    if (d->equal_bits >= 0)
+        output_printf(out, "; equal bits: %" PRId64 " of %" PRId64 "\n", d->equal_bits,
+                      d->elements);
+    else
+        output_printf(out, "; %s beside %s\n", octet_dtype_name(w->arrays[0].dtype),
+                      octet_dtype_name(w->reference.array.dtype));
+}
+
+static enum octet_status print_answer(struct work *w, const struct answer *answer)
+{
+    const Octet__V1__Trace *trace = answer->trace;
+    struct output *out = w->session->out;
+    char line[4096];
+
+    for (size_t i = 0; trace && i < trace->n_interceptions; i++) {
+        const Octet__V1__Interception *x = trace->interceptions[i];
+        if (view_is_line(x)) {
+            output_write(out, line, view_line(x, line, sizeof line));
+            output_text(out, "\n");
+        }
+        if (!print_numerics(w, x))
+            return no_memory(w);
+        output_printf(out, "digest     %s\n", x->digest);
+        if (x->note[0])
+            output_printf(out, "note       %s\n", x->note);
+    }
+    if (w->compared)
+        print_difference(w);
+    return OCTET_OK;
+}
+
+/* JSON that ends one member later than the message's own. */
+struct spliced {
+    struct output *out;
+    char tail[4]; /* the last bytes are held back: "\n}\n" */
+    size_t held;
+};
+
+static bool write_but_end(void *user, const char *text, size_t length)
+{
+    struct spliced *s = user;
+
+    for (size_t i = 0; i < length; i++) {
+        if (s->held == 3) {
+            output_write(s->out, s->tail, 1);
+            memmove(s->tail, s->tail + 1, 2);
+            s->held--;
+        }
+        s->tail[s->held++] = text[i];
+    }
+    return !s->out->error;
+}
+
+/* The message without its numbers, and the comparison as one more member. */
+static void print_json(struct work *w, const struct answer *answer)
+{
+    const struct difference *d = &w->difference;
+    struct output *out = w->session->out;
+    struct spliced spliced = {.out = out};
+
+    for (int i = 0; i < 3; i++)
+        if (answer->tensors[i]) {
+            answer->tensors[i]->data.len = 0;
+            answer->tensors[i]->buffer = 0;
+        }
+    *answer->n_buffers = 0;
+    (void)octet_wire_json(answer->message, write_but_end,
+                          &spliced); /* the output keeps the error */
+    if (w->compared) {
+        output_text(out, ",\n  \"reference\": {\n    \"absolute_max\": ");
+        json_number(out, d->absolute_max);
+        output_text(out, ",\n    \"relative\": ");
+        json_number(out, d->relative);
+        output_printf(out, ",\n    \"nonfinite\": %" PRId64 ",\n    \"elements\": %" PRId64,
+                      d->nonfinite, d->elements);
+        if (d->equal_bits >= 0)
+            output_printf(out, ",\n    \"equal_bits\": %" PRId64, d->equal_bits);
+        output_text(out, "\n  }");
+    }
+    output_write(out, spliced.tail, spliced.held);
+}
+
+/* ---- The commands ---- */
+
+static void start_progress(const struct work *w)
+{
+    octet_arena *arena = w->session->arena;
+    const char *what =
+        octet_arena_format(arena, "%s of %s and %s", w->session->arguments->command->name,
+                           view_shape(arena, w->lhs.array.dim, (size_t)w->lhs.array.rank),
+                           view_shape(arena, w->rhs.array.dim, (size_t)w->rhs.array.rank));
+
+    progress_start(what ? what : "running");
+}
+
+static enum octet_status settle(struct work *w, const struct answer *answer)
+{
+    enum octet_status status = take_answer(w, answer);
+
+    if (status == OCTET_OK)
+        status = compare(w);
+    if (status == OCTET_OK)
+        status = write_answer(w);
+    progress_end();
+    if (status != OCTET_OK)
+        return status;
+    if (!w->session->arguments->json)
+        return print_answer(w, answer);
+    print_json(w, answer);
+    return OCTET_OK;
+}
+
+static int end(struct work *w, enum octet_status status)
+{
+    progress_end();
+    int result = status == OCTET_OK ? EXIT_FINE : report(w->session, &w->err);
+    tensors_close(&w->set);
+    return result;
+}
+
+static enum octet_status dot(struct work *w)
+{
+    const char *weight = w->session->arguments->weight;
+    Octet__V1__DotGeneralRequest request = OCTET__V1__DOT_GENERAL_REQUEST__INIT;
+    const struct fields fields = FIELDS(&request);
+    ProtobufCMessage *message;
+    enum octet_status status = find_operands(w);
+
+    if (status == OCTET_OK)
+        status = fill_common(w, &fields);
+    if (status == OCTET_OK && !make_dims(w->session->arena, &request.dimension_numbers))
+        status = no_memory(w);
+    if (status == OCTET_OK)
+        status = fill_dims(w, request.dimension_numbers);
+    if (status != OCTET_OK)
+        return status;
+    request.weight_operand =
+        !weight || strcmp(weight, "rhs") == 0 ? OCTET__V1__WEIGHT_OPERAND__WEIGHT_OPERAND_RHS
+        : strcmp(weight, "lhs") == 0          ? OCTET__V1__WEIGHT_OPERAND__WEIGHT_OPERAND_LHS
+                                              : OCTET__V1__WEIGHT_OPERAND__WEIGHT_OPERAND_NONE;
+    request.buffers = w->buffers.list;
+    request.n_buffers = w->buffers.count;
+    start_progress(w);
+    status = session_call(w->session, "DotGeneral", &request.base, &message, &w->err);
+    if (status != OCTET_OK)
+        return status;
+    Octet__V1__DotGeneralResponse *response = (Octet__V1__DotGeneralResponse *)message;
+    const struct answer answer = ANSWER(response);
+    return settle(w, &answer);
+}
+
+static enum octet_status gmm(struct work *w)
+{
+    const struct arguments *a = w->session->arguments;
+    Octet__V1__RaggedDotRequest request = OCTET__V1__RAGGED_DOT_REQUEST__INIT;
+    const struct fields fields = FIELDS(&request);
+    ProtobufCMessage *message;
+    enum octet_status status = find_operands(w);
+
+    if (status == OCTET_OK)
+        status = find_group_sizes(w);
+    if (status == OCTET_OK)
+        status = fill_common(w, &fields);
+    if (status != OCTET_OK)
+        return status;
+    request.group_sizes = request_tensor(&w->buffers, &w->group_sizes.array);
+    if (!request.group_sizes)
+        return no_memory(w);
+    request.transpose_rhs = a->transpose_rhs;
+    request.op_name = (char *)(uintptr_t)(a->op ? a->op : "");
+    request.buffers = w->buffers.list;
+    request.n_buffers = w->buffers.count;
+    start_progress(w);
+    status = session_call(w->session, "RaggedDot", &request.base, &message, &w->err);
+    if (status != OCTET_OK)
+        return status;
+    Octet__V1__RaggedDotResponse *response = (Octet__V1__RaggedDotResponse *)message;
+    const struct answer answer = ANSWER(response);
+    return settle(w, &answer);
+}
+
+static struct work start(struct session *session)
+{
+    return (struct work){
+        .session = session, .set = {.arena = session->arena}, .buffers = {.arena = session->arena}};
+}
+
+int run_dot(struct session *session)
+{
+    struct work w = start(session);
+
+    return end(&w, dot(&w));
+}
+
+int run_gmm(struct session *session)
+{
+    struct work w = start(session);
+
+    return end(&w, gmm(&w));
+}

@@ -1,0 +1,12 @@
+/* What is running, told on a terminal when it takes longer than two seconds.
+ *
+ * Life: one at a time; progress_end before anything else is printed. */
+#ifndef OCTET_CLI_PROGRESS_H
+#define OCTET_CLI_PROGRESS_H
+
+/* what: "dot_general of [4096, 7168] and [7168, 2048]", borrowed until progress_end. Does nothing
+ * when standard error is no terminal. */
+void progress_start(const char *what);
+void progress_end(void);
+
+#endif

@@ -1,0 +1,366 @@
+/* octet quantize and octet dequantize: one array of a file, its codes and scales, and what they
+ * lost. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "figures.h"
+#include "numbers.h"
+#include "progress.h"
+#include "tensors.h"
+#include "view.h"
+#include "wire/convert.h"
+#include "wire/methods.h"
+
+/* What one command works with. */
+struct work {
+    struct session *session;
+    struct tensors set;
+    struct tensor in;
+    struct octet_array codes, scale, zero_point, dequantized;
+    struct octet_error err;
+};
+
+static enum octet_status no_memory(struct work *w)
+{
+    return octet_arena_exhausted(w->session->arena, &w->err);
+}
+
+/* "0=128" -> axis and size. */
+static enum octet_status parse_tile(struct work *w, const char *text,
+                                    Octet__V1__QuantizeRequest__TiledAxesEntry *out)
+{
+    const char *equals = strchr(text, '=');
+    int64_t axis;
+
+    if (!equals || !equals[1] ||
+        !number_parse(text, (size_t)(equals - text), -w->in.array.rank, w->in.array.rank - 1,
+                      &axis))
+        return octet_fail(&w->err, OCTET_INVALID_ARGUMENT, NULL,
+                          "option --tiles: '%.100s' is not AXIS=SIZE with an axis of %s", text,
+                          view_shape(w->session->arena, w->in.array.dim, (size_t)w->in.array.rank));
+    out->key = (int32_t)(axis < 0 ? axis + w->in.array.rank : axis);
+    out->value = (char *)(uintptr_t)(equals + 1);
+    return OCTET_OK;
+}
+
+static enum octet_status fill_request(struct work *w, Octet__V1__QuantizeRequest *request)
+{
+    const struct arguments *a = w->session->arguments;
+    octet_arena *arena = w->session->arena;
+    ProtobufCMessage **list;
+    enum octet_status status;
+
+    request->qtype = (char *)(uintptr_t)a->qtype;
+    request->calibration_method = (char *)(uintptr_t)(a->method ? a->method : "");
+    if (!oct_wire_new_list(arena, &octet__v1__quantize_request__tiled_axes_entry__descriptor,
+                           a->tiles.count, &list))
+        return no_memory(w);
+    request->tiled_axes = (Octet__V1__QuantizeRequest__TiledAxesEntry **)list;
+    request->n_tiled_axes = a->tiles.count;
+    for (size_t i = 0; i < a->tiles.count; i++)
+        if ((status = parse_tile(w, a->tiles.items[i], request->tiled_axes[i])))
+            return status;
+    status = dtype_parse("scale-dtype", a->scale_dtype, &request->scale_dtype, &w->err);
+    if (status == OCTET_OK)
+        status = axes_parse(arena, "axes", a->axes, w->in.array.rank, &request->n_channelwise_axes,
+                            &request->channelwise_axes, &w->err);
+    return status;
+}
+
+static enum octet_status take_quantized(struct work *w, const Octet__V1__QuantizeResponse *from)
+{
+    static const char *const names[] = {"quantized.qvalue", "quantized.scale",
+                                        "quantized.zero_point"};
+    struct octet_array *to[] = {&w->codes, &w->scale, &w->zero_point};
+    const Octet__V1__QuantizedTensor *q = from->quantized;
+    const Octet__V1__Tensor *parts[] = {q ? q->qvalue : NULL, q ? q->scale : NULL,
+                                        q ? q->zero_point : NULL};
+    enum octet_status status = OCTET_OK;
+
+    for (int i = 0; i < 3 && status == OCTET_OK; i++)
+        if (parts[i] || i < 2) /* only the zero point may be absent */
+            status = reply_array(w->session->arena, parts[i], from->n_buffers, from->buffers,
+                                 names[i], to[i], &w->err);
+    return status;
+}
+
+static enum octet_status call_quantize(struct work *w)
+{
+    Octet__V1__QuantizeRequest request = OCTET__V1__QUANTIZE_REQUEST__INIT;
+    struct request_buffers buffers = {.arena = w->session->arena};
+    ProtobufCMessage *response;
+    enum octet_status status = fill_request(w, &request);
+
+    if (status != OCTET_OK)
+        return status;
+    request.array = request_tensor(&buffers, &w->in.array);
+    request.buffers = buffers.list;
+    request.n_buffers = buffers.count;
+    if (!request.array)
+        return no_memory(w);
+    status = session_call(w->session, "Quantize", &request.base, &response, &w->err);
+    return status == OCTET_OK ? take_quantized(w, (Octet__V1__QuantizeResponse *)response) : status;
+}
+
+/* codes, scale, zero_point -> dequantized */
+static enum octet_status call_dequantize(struct work *w, Octet__V1__DataType dtype)
+{
+    Octet__V1__DequantizeRequest request = OCTET__V1__DEQUANTIZE_REQUEST__INIT;
+    struct request_buffers buffers = {.arena = w->session->arena};
+    const struct tensor quantized = {
+        .array = w->codes, .scale = w->scale, .zero_point = w->zero_point};
+    ProtobufCMessage *message;
+
+    request.dtype = dtype;
+    request.quantized = request_quantized(&buffers, &quantized);
+    request.buffers = buffers.list;
+    request.n_buffers = buffers.count;
+    if (!request.quantized)
+        return no_memory(w);
+    enum octet_status status =
+        session_call(w->session, "Dequantize", &request.base, &message, &w->err);
+    if (status != OCTET_OK)
+        return status;
+    const Octet__V1__DequantizeResponse *response = (Octet__V1__DequantizeResponse *)message;
+    return reply_array(w->session->arena, response->array, response->n_buffers, response->buffers,
+                       "array", &w->dequantized, &w->err);
+}
+
+/* A reply whose shapes do not go with the request's would be read beyond its end. */
+static enum octet_status check_reply(struct work *w)
+{
+    const struct octet_array *array = &w->in.array, *scale = &w->scale;
+    bool good = scale->rank == array->rank && w->dequantized.rank == array->rank &&
+                w->dequantized.dtype == OCTET_DTYPE_F32 &&
+                (scale->dtype == OCTET_DTYPE_F32 || scale->dtype == OCTET_DTYPE_BF16);
+
+    for (int32_t i = 0; good && i < array->rank; i++)
+        good = w->dequantized.dim[i] == array->dim[i] &&
+               (scale->dim[i] == array->dim[i] ||
+                (scale->dim[i] > 0 && array->dim[i] % scale->dim[i] == 0));
+    if (good)
+        return OCTET_OK;
+    return octet_fail(&w->err, OCTET_DATA_LOSS, NULL,
+                      "the reply's shapes do not go with the request's");
+}
+
+static const char *type_and_shape(octet_arena *arena, const struct octet_array *array)
+{
+    return octet_arena_format(arena, "%s %s", octet_dtype_name(array->dtype),
+                              view_shape(arena, array->dim, (size_t)array->rank));
+}
+
+static int64_t bytes_after(const struct work *w)
+{
+    int64_t codes = octet_array_bytes(&w->codes);
+
+    if (octet_dtype_bits(w->codes.dtype) == 4)
+        codes = (codes + 1) / 2;
+    return codes + octet_array_bytes(&w->scale) +
+           (w->zero_point.data ? octet_array_bytes(&w->zero_point) : 0);
+}
+
+static bool add_row(struct table *table, const char *name, const char *value, const char *note)
+{
+    const char *cells[] = {name, value, note};
+
+    return table_add(table, cells, COLOUR_NONE);
+}
+
+static const char *share(octet_arena *arena, int64_t part, int64_t whole)
+{
+    char text[32];
+
+    return part ? octet_arena_format(arena, "%s of the elements", human_share(part, whole, text))
+                : "";
+}
+
+static bool print_table(struct work *w, const struct loss *loss, bool symmetric)
+{
+    static const struct column columns[] = {{"FIGURE", false}, {"", true}, {"", false}};
+    octet_arena *arena = w->session->arena;
+    struct output *out = w->session->out;
+    struct table *table = table_create(arena, columns, 3);
+    char before[32], after[32], part[32];
+    int64_t bytes = octet_array_bytes(&w->in.array);
+
+    output_printf(out, "%s: %s -> %s, scale %s%s\n", view_name(arena, w->in.name),
+                  type_and_shape(arena, &w->in.array), octet_dtype_name(w->codes.dtype),
+                  type_and_shape(arena, &w->scale), symmetric ? "" : ", with a zero point");
+    if (!table ||
+        !add_row(table, "amax", octet_arena_format(arena, "%.6g", (double)loss->amax), "") ||
+        !add_row(table, "smallest scale",
+                 octet_arena_format(arena, "%.6g", (double)loss->scale_min), "") ||
+        !add_row(table, "largest scale", octet_arena_format(arena, "%.6g", (double)loss->scale_max),
+                 "") ||
+        !add_row(table, "saturated",
+                 symmetric ? octet_arena_format(arena, "%" PRId64, loss->saturated) : "-",
+                 share(arena, loss->saturated, loss->elements)) ||
+        !add_row(table, "underflowed", octet_arena_format(arena, "%" PRId64, loss->underflowed),
+                 share(arena, loss->underflowed, loss->elements)) ||
+        !add_row(table, "NaN or Inf", octet_arena_format(arena, "%" PRId64, loss->nonfinite),
+                 share(arena, loss->nonfinite, loss->elements)) ||
+        !add_row(table, "SQNR", view_decibel(arena, loss->sqnr_db),
+                 "signal to quantization noise") ||
+        !add_row(table, "relative error",
+                 octet_arena_format(arena, "%.3g %%", 100 * loss->relative_error_max),
+                 "the largest of an element that did not underflow") ||
+        !add_row(table, "bytes",
+                 octet_arena_format(arena, "%s", human_share(bytes_after(w), bytes, part)),
+                 octet_arena_format(arena, "%s, were %s", human_bytes(bytes_after(w), after),
+                                    human_bytes(bytes, before))))
+        return false;
+    table_print(table, out);
+    return true;
+}
+
+static void print_json(struct work *w, const struct loss *loss, bool symmetric)
+{
+    struct output *out = w->session->out;
+    octet_arena *arena = w->session->arena;
+
+    output_text(out, "{\n  \"name\": ");
+    json_text(out, w->in.name);
+    output_printf(out, ",\n  \"dtype\": \"%s\",\n  \"shape\": %s,\n",
+                  octet_dtype_name(w->in.array.dtype),
+                  view_shape(arena, w->in.array.dim, (size_t)w->in.array.rank));
+    output_printf(out, "  \"code_dtype\": \"%s\",\n  \"scale_dtype\": \"%s\",\n",
+                  octet_dtype_name(w->codes.dtype), octet_dtype_name(w->scale.dtype));
+    output_printf(out, "  \"scale_shape\": %s,\n  \"zero_point\": %s,\n",
+                  view_shape(arena, w->scale.dim, (size_t)w->scale.rank),
+                  symmetric ? "false" : "true");
+    json_member(out, "amax", (double)loss->amax);
+    json_member(out, "scale_min", (double)loss->scale_min);
+    json_member(out, "scale_max", (double)loss->scale_max);
+    output_printf(out, "  \"elements\": %" PRId64 ",\n", loss->elements);
+    if (symmetric)
+        output_printf(out, "  \"saturated\": %" PRId64 ",\n", loss->saturated);
+    output_printf(out, "  \"underflowed\": %" PRId64 ",\n  \"nonfinite\": %" PRId64 ",\n",
+                  loss->underflowed, loss->nonfinite);
+    json_member(out, "sqnr_db", loss->sqnr_db);
+    json_member(out, "relative_error_max", loss->relative_error_max);
+    output_printf(out, "  \"bytes_before\": %" PRId64 ",\n  \"bytes_after\": %" PRId64 "\n}\n",
+                  octet_array_bytes(&w->in.array), bytes_after(w));
+}
+
+static enum octet_status print_figures(struct work *w)
+{
+    bool symmetric = !w->zero_point.data;
+    struct loss loss;
+
+    loss_measure(&w->in.array, &w->scale, &w->dequantized,
+                 symmetric ? largest_of_qtype(w->session->arguments->qtype) : 0, &loss);
+    if (w->session->arguments->json)
+        print_json(w, &loss, symmetric);
+    else if (!print_table(w, &loss, symmetric))
+        return no_memory(w);
+    return OCTET_OK;
+}
+
+static enum octet_status write_quantized(struct work *w)
+{
+    octet_arena *arena = w->session->arena;
+    const struct octet_named_array arrays[] = {
+        {w->in.name, w->codes},
+        {octet_arena_format(arena, "%s.scale", w->in.name), w->scale},
+        {octet_arena_format(arena, "%s.zero_point", w->in.name), w->zero_point}};
+
+    if (!w->session->arguments->output)
+        return OCTET_OK;
+    if (!arrays[1].name || !arrays[2].name)
+        return no_memory(w);
+    return tensors_write(&w->set, w->session->arguments->output, arrays, w->zero_point.data ? 3 : 2,
+                         &w->err);
+}
+
+static int end(struct work *w, enum octet_status status)
+{
+    progress_end();
+    int result = status == OCTET_OK ? EXIT_FINE : report(w->session, &w->err);
+    tensors_close(&w->set);
+    return result;
+}
+
+static void start_progress(const struct work *w)
+{
+    const char *what =
+        octet_arena_format(w->session->arena, "%s of %s", w->session->arguments->command->name,
+                           type_and_shape(w->session->arena, &w->in.array));
+
+    progress_start(what ? what : "running");
+}
+
+int run_quantize(struct session *session)
+{
+    struct work w = {.session = session, .set = {.arena = session->arena}};
+    enum octet_status status =
+        tensors_find(&w.set, "FILE", session->arguments->operands.items[0], &w.in, &w.err);
+
+    if (status == OCTET_OK) {
+        start_progress(&w);
+        status = call_quantize(&w);
+    }
+    if (status == OCTET_OK)
+        status = call_dequantize(&w, OCTET__V1__DATA_TYPE__DATA_TYPE_F32);
+    if (status == OCTET_OK)
+        status = check_reply(&w);
+    if (status == OCTET_OK)
+        status = write_quantized(&w);
+    progress_end();
+    if (status == OCTET_OK)
+        status = print_figures(&w);
+    return end(&w, status);
+}
+
+/* The operand of octet dequantize must have its scale. */
+static enum octet_status find_quantized(struct work *w)
+{
+    enum octet_status status =
+        tensors_find(&w->set, "FILE", w->session->arguments->operands.items[0], &w->in, &w->err);
+
+    if (status == OCTET_OK && !w->in.is_quantized)
+        return octet_fail(&w->err, OCTET_INVALID_ARGUMENT, NULL,
+                          "FILE: '%s:%s' (%s) is not quantized: codes with '%s.scale' beside them "
+                          "are expected",
+                          w->in.path, w->in.name, octet_dtype_name(w->in.array.dtype), w->in.name);
+    w->codes = w->in.array;
+    w->scale = w->in.scale;
+    w->zero_point = w->in.zero_point;
+    return status;
+}
+
+int run_dequantize(struct session *session)
+{
+    const struct arguments *a = session->arguments;
+    struct work w = {.session = session, .set = {.arena = session->arena}};
+    Octet__V1__DataType dtype = OCTET__V1__DATA_TYPE__DATA_TYPE_UNSPECIFIED;
+    enum octet_status status = dtype_parse("dtype", a->dtype, &dtype, &w.err);
+
+    if (status == OCTET_OK)
+        status = find_quantized(&w);
+    if (status == OCTET_OK) {
+        start_progress(&w);
+        status = call_dequantize(&w, dtype);
+    }
+    if (status == OCTET_OK) {
+        const struct octet_named_array array = {w.in.name, w.dequantized};
+        status = tensors_write(&w.set, a->output, &array, 1, &w.err);
+    }
+    progress_end();
+    if (status == OCTET_OK && a->json) {
+        output_text(session->out, "{\n  \"name\": ");
+        json_text(session->out, w.in.name);
+        output_printf(session->out, ",\n  \"dtype\": \"%s\",\n  \"shape\": %s\n}\n",
+                      octet_dtype_name(w.dequantized.dtype),
+                      view_shape(session->arena, w.dequantized.dim, (size_t)w.dequantized.rank));
+    } else if (status == OCTET_OK) {
+        output_printf(session->out, "%s: %s, scale %s -> %s\n",
+                      view_name(session->arena, w.in.name), octet_dtype_name(w.codes.dtype),
+                      type_and_shape(session->arena, &w.scale),
+                      type_and_shape(session->arena, &w.dequantized));
+    }
+    return end(&w, status);
+}
