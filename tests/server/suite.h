@@ -44,5 +44,6 @@ TCase *drain_tests(void);
 TCase *hostile_tests(void);
 TCase *options_tests(void);
 TCase *parts_tests(void);
+TCase *tensors_tests(void);
 
 #endif

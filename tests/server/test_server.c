@@ -1,6 +1,7 @@
 /* The real octetd over the wire. Each file tests one thing that can go wrong: calls.c answers,
  * queue.c order and limits, drain.c start and end, hostile.c clients that mean harm or die,
- * options.c settings, parts.c pieces that need no daemon.
+ * options.c settings, parts.c pieces that need no daemon, tensors.c large messages and what is
+ * computed.
  *
  *     test_server OCTETD SLOW */
 #include "suite.h"
@@ -131,6 +132,7 @@ int main(int argc, char **argv)
     suite_add_tcase(suite, queue_tests());
     suite_add_tcase(suite, drain_tests());
     suite_add_tcase(suite, hostile_tests());
+    suite_add_tcase(suite, tensors_tests());
     SRunner *runner = srunner_create(suite);
     srunner_set_fork_status(runner, CK_NOFORK); /* gRPC does not live on in a child */
     srunner_run_all(runner, CK_NORMAL);
