@@ -118,6 +118,8 @@ static void narrow(const struct oct_qtype *qtype, int64_t n, uint8_t *codes)
 {
     for (int64_t i = 0; i < n; i++) {
         int8_t code = (int8_t)codes[i];
+        if (qtype->dtype == OCTET_DTYPE_S4) /* the low half counts */
+            code = (int8_t)(((codes[i] & 15) ^ 8) - 8);
         code = code < qtype->code_min ? (int8_t)qtype->code_min : code;
         code = code > qtype->code_max ? (int8_t)qtype->code_max : code;
         codes[i] = (uint8_t)code;
