@@ -31,7 +31,7 @@ bool figures_reads(enum octet_dtype dtype)
            dtype == OCTET_DTYPE_S32 || dtype == OCTET_DTYPE_S8;
 }
 
-static double number(const struct octet_array *array, int64_t i)
+double figures_number(const struct octet_array *array, int64_t i)
 {
     const char *at = (const char *)array->data + (size_t)i * octet_dtype_bytes(array->dtype);
     uint32_t word = 0;
@@ -131,7 +131,7 @@ static void measure_scales(const struct octet_array *scale, struct loss *out)
     bool any = false;
 
     for (int64_t i = 0; i < count; i++) {
-        float value = (float)number(scale, i);
+        float value = (float)figures_number(scale, i);
         if (!isfinite(value)) /* of a group that holds a NaN or Inf */
             continue;
         out->scale_min = any && out->scale_min < value ? out->scale_min : value;
@@ -154,8 +154,9 @@ void loss_measure(const struct octet_array *array, const struct octet_array *sca
     for (int64_t begin = 0; begin < out->elements; begin += row) {
         int64_t first = row_scale(&grid, begin);
         for (int64_t i = 0; i < row; i++)
-            look_at(number(array, begin + i), (float)number(scale, first + i / tile),
-                    number(dequantized, begin + i), largest, out, &signal, &noise);
+            look_at(figures_number(array, begin + i),
+                    (float)figures_number(scale, first + i / tile),
+                    figures_number(dequantized, begin + i), largest, out, &signal, &noise);
     }
     out->sqnr_db = signal > 0 ? noise > 0 ? 10 * log10(signal / noise) : INFINITY : NAN;
 }
@@ -170,7 +171,7 @@ void difference_measure(const struct octet_array *array, const struct octet_arra
     for (int64_t i = 0; i < out->elements; i++) {
         const char *a = (const char *)array->data + (size_t)i * bytes;
         const char *b = (const char *)reference->data + (size_t)i * bytes;
-        double x = number(array, i), y = number(reference, i);
+        double x = figures_number(array, i), y = figures_number(reference, i);
         bool equal = same_type && memcmp(a, b, bytes) == 0;
         out->equal_bits += equal;
         if (isfinite(y) && fabs(y) > out->reference_max)

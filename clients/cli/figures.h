@@ -31,5 +31,6 @@ struct difference {
 void difference_measure(const struct octet_array *array, const struct octet_array *reference,
                         struct difference *out);
 bool figures_reads(enum octet_dtype dtype);
+double figures_number(const struct octet_array *array, int64_t i); /* element i, of such a type */
 
 #endif

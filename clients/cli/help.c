@@ -124,32 +124,41 @@ int run_help(struct session *session)
     return EXIT_FINE;
 }
 
-/* The words that may follow: one `case` arm a command, with its options. */
+/* The words that may follow: one `case` arm a command, with its options, and its operands unless
+ * these are files, which bash finds itself. */
 static void print_bash_arm(struct output *out, const struct command *command)
 {
     output_printf(out, "    %s) words=\"", command->name);
     for (size_t i = 0; i < option_count; i++)
         if (options[i].commands & command->id)
             output_printf(out, "--%s ", options[i].name);
+    output_text(out, "\" operands=\"");
+    if (strstr(command->operands, "MODEL"))
+        output_text(out, "$models");
+    else if (command->id == COMMAND_HELP)
+        output_text(out, "$commands");
+    else if (command->id & (COMMAND_BENCH | COMMAND_COMPLETION)) /* "gemm|quantize|rpc" */
+        for (const char *c = command->operands; *c; c++)
+            output_write(out, *c == '|' ? " " : c, 1);
     output_text(out, "\" ;;\n");
 }
 
 static void print_bash(struct output *out)
 {
-    output_text(
-        out,
-        "_octet() {\n"
-        "  local current=\"${COMP_WORDS[COMP_CWORD]}\" command=\"${COMP_WORDS[1]}\" words=\"\"\n"
-        "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    words=\"");
+    output_text(out, "_octet() {\n"
+                     "  local current=\"${COMP_WORDS[COMP_CWORD]}\" command=\"${COMP_WORDS[1]}\"\n"
+                     "  local words=\"\" operands=\"\" commands=\"");
     for (size_t i = 0; i < command_count; i++)
         output_printf(out, "%s ", commands[i].name);
-    output_text(out, "\"\n  else\n    case \"$command\" in\n");
-    for (size_t i = 0; i < command_count; i++)
-        print_bash_arm(out, &commands[i]);
-    output_text(out, "    esac\n    case \"$current\" in\n      -*) ;;\n      *) words=\"");
+    output_text(out, "\" models=\"");
     for (size_t i = 0; i < octet_model_count(); i++)
         output_printf(out, "%s ", octet_model_name(i));
-    output_text(out, "\" ;;\n    esac\n  fi\n"
+    output_text(out, "\"\n  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    operands=\"$commands\"\n"
+                     "  else\n    case \"$command\" in\n");
+    for (size_t i = 0; i < command_count; i++)
+        print_bash_arm(out, &commands[i]);
+    output_text(out, "    esac\n  fi\n"
+                     "  case \"$current\" in\n    -*) ;;\n    *) words=\"$operands\" ;;\n  esac\n"
                      "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
                      "}\n"
                      "complete -o default -F _octet octet\n");

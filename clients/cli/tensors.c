@@ -1,10 +1,13 @@
 /* Operands of files, arrays of messages; see tensors.h. */
 #include "tensors.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "figures.h"
 #include "octet/nearest.h"
 #include "octet/safetensors.h"
 #include "wire/convert.h"
@@ -195,12 +198,39 @@ static enum octet_status find(struct tensors *set, const char *text, struct tens
     return OCTET_OK;
 }
 
+/* A scale that is no finite number above 0 makes NaN, Inf or zeros of good codes. It is computed
+ * with as Qwix does, and told: in a file it is nearly always damage. */
+static void warn_of_scales(const char *what, const struct tensor *tensor)
+{
+    int64_t count = octet_array_elements(&tensor->scale), bad = 0, first = 0;
+
+    for (int64_t i = 0; figures_reads(tensor->scale.dtype) && i < count; i++) {
+        double value = figures_number(&tensor->scale, i);
+        if (value > 0 && isfinite(value))
+            continue;
+        first = bad++ ? first : i;
+    }
+    if (!bad)
+        return;
+    fprintf(stderr, "octet: warning: %s: '", what);
+    print_safe(tensor->path);
+    fputs(":", stderr);
+    print_safe(tensor->name);
+    fprintf(stderr,
+            SCALE "' holds %" PRId64 " of %" PRId64
+                  " scales that are no finite number above 0; the first, at index %" PRId64
+                  ", is %g\n",
+            bad, count, first, figures_number(&tensor->scale, first));
+}
+
 enum octet_status tensors_find(struct tensors *set, const char *what, const char *text,
                                struct tensor *out, struct octet_error *err)
 {
     enum octet_status status = find(set, text, out, err);
     char sentence[sizeof err->text];
 
+    if (status == OCTET_OK && out->is_quantized)
+        warn_of_scales(what, out);
     if (status == OCTET_OK)
         return OCTET_OK;
     /* The operand before the sentence: "LHS: 'x.safetensors' holds no array 'w'". */

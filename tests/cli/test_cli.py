@@ -600,6 +600,10 @@ COMP_WORDS=(octet "$@"); COMP_CWORD=$#; _octet; echo "${COMPREPLY[@]}"
         self.assertEqual(complete("trace", "deepseek3-t"), ["deepseek3-test", "deepseek3-tiny"])
         self.assertEqual(complete("check", "--fo"), ["--forbid", "--format"])
         self.assertEqual(complete("inspect", "--fo"), [])
+        self.assertEqual(complete("dot", "deepseek3-t"), [], "operands are files, which bash completes itself")
+        self.assertEqual(complete("dot", "--we"), ["--weight-qtype", "--weight"])
+        self.assertEqual(complete("bench", "g"), ["gemm"])
+        self.assertEqual(complete("help", "quan"), ["quantize"])
 
 
 def interrupt(process):

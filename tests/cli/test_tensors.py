@@ -7,9 +7,11 @@ The numbers themselves are compared with Qwix's in tests/golden.
 
 usage: test_tensors.py OCTET [OCTETD]
 """
+import contextlib
 import json
 import os
 import pathlib
+import pty
 import signal
 import subprocess
 import sys
@@ -142,6 +144,16 @@ class Quantize(Case):
         done = self.fine("dequantize", q, "--dtype", "float32", "-o", self.out, "--json")
         self.assertEqual(json.loads(done.out), {"name": "w", "dtype": "float32", "shape": [2, 2]})
         self.assertEqual(arrays.read(self.out)[0]["w"], ("F32", [2, 2], f32(512, 2, 4, 8)))
+
+    def test_scales_that_are_none_are_told(self):
+        """Computed with all the same: a row that held an Inf has such a scale in Qwix too."""
+        q = self.file(w=("I8", [5, 1], bytes([1, 1, 1, 1, 1])),
+                      **{"w.scale": ("F32", [5, 1], f32(2, float("nan"), float("inf"), 0, -1))})
+        done = run("dequantize", q, "-o", self.out)
+        self.assertEqual(done.rc, 0, done.err)
+        self.assertEqual(done.err, f"octet: warning: FILE: '{q}:w.scale' holds 4 of 5 scales that are no finite "
+                                   "number above 0; the first, at index 1, is nan\n")
+        self.assertEqual(floats(arrays.read(self.out)[0]["w"][2])[2:], [float("inf"), 0, -1])
 
     def test_terminals_are_not_steered(self):
         path = arrays.write(self.path / "x", {"\x1b[31mw": ("F32", [1], f32(1))})
@@ -375,17 +387,26 @@ class WrongUse(Case):
             file.truncate(len(content) + 2400000000)
         self.refused(["quantize", path, "--qtype", "int8"], "2.24 GiB", "at most 2 GiB", "cut the arrays into parts")
 
-    def test_an_interrupt_stops_the_work(self):
+    def test_long_work_is_told_on_terminals_and_stops(self):
         n = 1500
         x = self.file(x=("F32", [n, n], bytes(4 * n * n)))
-        process = subprocess.Popen([support.OCTET, "dot", x, x, *E4M3, "-o", self.out], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, env=support.environment(OCTET_CPU="scalar"))
-        time.sleep(0.7)
+        master, slave = pty.openpty()
+        self.addCleanup(os.close, master)
+        process = subprocess.Popen([support.OCTET, "dot", x, x, *E4M3, "-o", self.out], stdout=subprocess.DEVNULL,
+                                   stderr=slave, env=support.environment(OCTET_CPU="scalar", TERM="xterm"))
+        os.close(slave)
+        told = b""
+        while b": 2 s" not in told:
+            told += os.read(master, 4096)
         process.send_signal(signal.SIGINT)
         start = time.monotonic()
-        _, err = process.communicate(timeout=60)
-        self.assertEqual((process.returncode, err), (130, "octet: interrupted\n"))
+        self.assertEqual(process.wait(60), 130)
         self.assertLess(time.monotonic() - start, 10)
+        with contextlib.suppress(OSError):  # EIO: the other end is closed, all is read
+            while piece := os.read(master, 4096):
+                told += piece
+        self.assertIn(b"\rdot of [1500, 1500] and [1500, 1500]: 2 s (Ctrl-C stops it)", told)
+        self.assertTrue(told.endswith(b"\r\x1b[Koctet: interrupted\r\n"), told)
         self.assertFalse(os.path.exists(self.out))
 
     def test_neither_grpc_nor_openblas_is_loaded(self):
