@@ -181,6 +181,8 @@ static inline uint8_t oct_e8m0fnu_cast(float value)
 {
     uint32_t bits = oct_f32_bits(value), code = (bits + 0x400000u) >> 23;
 
+    if (bits < 0x600000u) /* subnormal: a step from 2^-127 to 2^-126 has its middle here */
+        return 0;
     return (uint8_t)(bits >> 31 || code > 0xff ? 0xff : code);
 }
 

@@ -79,8 +79,8 @@ static INLINE vu32 e8m0fnu_code(vf32 x)
 {
     vu32 bits = vf32_bits(x), nan = vu32_set1(0xff);
     vu32 code = vu32_min(vu32_shr(vu32_add(bits, vu32_set1(0x400000u)), 23), nan);
-    return vu32_select(vu32_above(vu32_set1(0), bits), nan,
-                       code); /* a sign, as of a signed number */
+    code = vu32_select(vu32_above(vu32_set1(0x600000u), bits), vu32_set1(0), code);
+    return vu32_select(vu32_above(vu32_set1(0), bits), nan, code); /* less than 0: a sign */
 }
 
 /* Clipped before it is rounded, which is the same, and keeps the conversion in range. */

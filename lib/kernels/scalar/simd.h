@@ -127,6 +127,9 @@ static inline vu32 vu32_from_u16(const void *p)
 
 static INLINE vf32 load(enum octet_dtype dtype, const void *p)
 {
+    /* A table: of `code != 0` a compiler would make a choice between x and 0 where it is multiplied
+     * by x, and a subnormal x would come through. */
+    static const float truth[2] = {0, 1};
     uint8_t code = *(const uint8_t *)p;
 
     switch (dtype) {
@@ -149,7 +152,7 @@ static INLINE vf32 load(enum octet_dtype dtype, const void *p)
     case OCTET_DTYPE_U8:
         return code;
     case OCTET_DTYPE_BOOL:
-        return code != 0;
+        return truth[code != 0];
     case OCTET_DTYPE_S32:
         return (float)(int32_t)vu32_load(p);
     default:
