@@ -48,20 +48,19 @@ struct oct_minifloat {
     uint32_t ceiling_cast; /* overflow in a cast; positive numbers only, as the next two */
     uint32_t ceiling_saturate;
     uint32_t nan;
-    float unit; /* 2^23 times the smallest subnormal: adding it rounds to a multiple of that */
 };
 
-/* name, shift, bias, sign shift, cast's ceiling, saturate's ceiling, NaN, unit. E2M1FN has neither
+/* name, shift, bias, sign shift, cast's ceiling, saturate's ceiling, NaN. E2M1FN has neither
  * Inf nor NaN: it saturates in both, and a NaN becomes -0 as in XLA. F16's second ceiling is its
  * largest finite number, as the others'. */
 #define OCT_MINIFLOATS(X)                                                                          \
-    X(E4M3FN, 20, 120, 24, 0x7f, 0x7e, 0x7f, 0x1p14f)                                              \
-    X(E5M2, 21, 112, 24, 0x7c, 0x7b, 0x7e, 0x1p7f)                                                 \
-    X(E2M1FN, 22, 126, 28, 0x7, 0x7, 0x8, 0x1p22f)                                                 \
-    X(F16, 13, 112, 16, 0x7c00, 0x7bff, 0x7e00, 0x1p-1f)
+    X(E4M3FN, 20, 120, 24, 0x7f, 0x7e, 0x7f)                                                       \
+    X(E5M2, 21, 112, 24, 0x7c, 0x7b, 0x7e)                                                         \
+    X(E2M1FN, 22, 126, 28, 0x7, 0x7, 0x8)                                                          \
+    X(F16, 13, 112, 16, 0x7c00, 0x7bff, 0x7e00)
 
-#define OCT_MINIFLOAT_ROW(name, shift, bias, sign, cast, saturate, nan, unit)                      \
-    static const struct oct_minifloat OCT_##name = {shift, bias, sign, cast, saturate, nan, unit};
+#define OCT_MINIFLOAT_ROW(name, shift, bias, sign, cast, saturate, nan)                            \
+    static const struct oct_minifloat OCT_##name = {shift, bias, sign, cast, saturate, nan};
 OCT_MINIFLOATS(OCT_MINIFLOAT_ROW)
 #undef OCT_MINIFLOAT_ROW
 

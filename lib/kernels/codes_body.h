@@ -46,24 +46,35 @@ static INLINE vf32 load(enum octet_dtype dtype, const void *p)
     }
 }
 
-/* oct_minifloat_encode. Below the type's normal range an addition rounds: |x| + unit has the code
- * in its low bits. That is where the floating-point environment comes in. */
-static INLINE vu32 minifloat_code(struct oct_minifloat type, uint32_t ceiling, vf32 x)
+/* oct_minifloat_encode, with a floating-point addition that rounds: |x| + magic keeps in its low
+ * bits how many of the type's steps |x| has, where magic is 2^23 such steps. Steps are those of
+ * |x|'s binade, or of the lowest one for what is below. That is where the floating-point
+ * environment comes in. via_bf16 rounds to BF16 first, in the same manner; numbers: no lane is NaN,
+ * here and below. */
+static INLINE vu32 minifloat_code(struct oct_minifloat type, uint32_t ceiling, bool via_bf16,
+                                  bool numbers, vf32 x)
 {
-    vu32 bits = vf32_bits(x), a = vu32_and(bits, vu32_set1(0x7fffffffu));
-    vu32 sign = vu32_shl(vu32_shr(bits, 31), 31 - type.sign_shift);
-    vu32 odd = vu32_and(vu32_shr(a, type.shift), vu32_set1(1));
-    vu32 half = vu32_set1((1u << (type.shift - 1)) - 1 - (type.bias << 23));
-    vu32 normal = vu32_shr(vu32_add(a, vu32_add(half, odd)), type.shift);
-    vu32 small = vu32_sub(vf32_bits(vf32_add(vu32_float(a), vf32_set1(type.unit))),
-                          vu32_set1(oct_f32_bits(type.unit)));
-    vu32 least = vu32_set1(((type.bias + 1) << 23) - 1); /* normal numbers are above */
-    vu32 code = vu32_select(vu32_above(a, least), normal, small);
+    const uint32_t least = (type.bias + 1) << 23, exponents = 0x7f800000u;
+    const uint32_t up = (uint32_t)type.shift << 23;
+    vu32 bits = vf32_bits(x), magnitude = vu32_and(bits, vu32_set1(0x7fffffffu));
+    /* What would become the ceiling or more stops at its value: NaN and Inf too. */
+    vu32 limit = vu32_set1((ceiling << type.shift) + (type.bias << 23));
+    vu32 a = vu32_min(magnitude, limit);
 
-    code = vu32_min(code, vu32_set1(ceiling));
-    if (type.nan != ceiling)
-        code = vu32_select(vu32_above(a, vu32_set1(0x7f800000u)), vu32_set1(type.nan), code);
-    return vu32_or(code, sign);
+    if (via_bf16) {
+        vf32 magic = vu32_float(vu32_add(vu32_and(a, vu32_set1(exponents)), vu32_set1(16u << 23)));
+        a = vf32_bits(vf32_sub(vf32_add(vu32_float(a), magic), magic));
+    }
+    vu32 binade = vu32_max(vu32_and(a, vu32_set1(exponents)), vu32_set1(least));
+    vf32 sum = vf32_add(vu32_float(a), vu32_float(vu32_add(binade, vu32_set1(up))));
+    /* steps + (binade - least >> shift), of which the constants are taken together */
+    vu32 rest = vu32_sub(vu32_sub(binade, vu32_shr(binade, type.shift)),
+                         vu32_set1(0u - up - (least >> type.shift)));
+    vu32 code = vu32_sub(vf32_bits(sum), rest);
+    if (!numbers)
+        code = vu32_select(vu32_above(magnitude, vu32_set1(exponents)), vu32_set1(type.nan), code);
+    vu32 sign = vu32_shr(bits, type.sign_shift);
+    return vu32_or(code, vu32_and(sign, vu32_set1(1u << (31 - type.sign_shift))));
 }
 
 static INLINE vu32 bf16_code(vf32 x)
@@ -84,12 +95,12 @@ static INLINE vu32 e8m0fnu_code(vf32 x)
 }
 
 /* Clipped before it is rounded, which is the same, and keeps the conversion in range. */
-static INLINE vu32 integer_code(bool rounds, float low, float high, vf32 x)
+static INLINE vu32 integer_code(bool rounds, float low, float high, bool numbers, vf32 x)
 {
     vf32 clipped = vf32_max(vf32_min(x, vf32_set1(high)), vf32_set1(low));
     vu32 code = rounds ? vf32_to_s32(clipped) : vf32_truncate_s32(clipped);
     vu32 a = vu32_and(vf32_bits(x), vu32_set1(0x7fffffffu));
-    return vu32_select(vu32_above(a, vu32_set1(0x7f800000u)), vu32_set1(0), code);
+    return numbers ? code : vu32_select(vu32_above(a, vu32_set1(0x7f800000u)), vu32_set1(0), code);
 }
 
 static INLINE vu32 s32_code(vf32 x)
@@ -97,7 +108,7 @@ static INLINE vu32 s32_code(vf32 x)
     /* 2147483520 is the largest f32 below 2^31; at 2^31 and above it is INT32_MAX. */
     vu32 above = vu32_set1(oct_f32_bits(2147483520.0f)), bits = vf32_bits(x);
     vu32 nan = vu32_and(bits, vu32_set1(0x7fffffffu));
-    vu32 code = integer_code(false, -0x1p31f, 2147483520.0f, x);
+    vu32 code = integer_code(false, -0x1p31f, 2147483520.0f, true, x);
     code = vu32_select(vu32_above(bits, above), vu32_set1(INT32_MAX), code);
     return vu32_select(vu32_above(nan, vu32_set1(0x7f800000u)), vu32_set1(0), code);
 }
@@ -108,19 +119,19 @@ static INLINE vu32 cast_code(enum octet_dtype dtype, vf32 x)
     case OCTET_DTYPE_BF16:
         return bf16_code(x);
     case OCTET_DTYPE_F16:
-        return minifloat_code(OCT_F16, OCT_F16.ceiling_cast, x);
+        return minifloat_code(OCT_F16, OCT_F16.ceiling_cast, false, false, x);
     case OCTET_DTYPE_F8_E4M3FN:
-        return minifloat_code(OCT_E4M3FN, OCT_E4M3FN.ceiling_cast, x);
+        return minifloat_code(OCT_E4M3FN, OCT_E4M3FN.ceiling_cast, false, false, x);
     case OCTET_DTYPE_F8_E5M2:
-        return minifloat_code(OCT_E5M2, OCT_E5M2.ceiling_cast, x);
+        return minifloat_code(OCT_E5M2, OCT_E5M2.ceiling_cast, false, false, x);
     case OCTET_DTYPE_F4_E2M1FN:
-        return minifloat_code(OCT_E2M1FN, OCT_E2M1FN.ceiling_cast, x);
+        return minifloat_code(OCT_E2M1FN, OCT_E2M1FN.ceiling_cast, false, false, x);
     case OCTET_DTYPE_F8_E8M0FNU:
         return e8m0fnu_code(x);
     case OCTET_DTYPE_S8:
-        return vu32_and(integer_code(false, -128, 127, x), vu32_set1(0xff));
+        return vu32_and(integer_code(false, -128, 127, false, x), vu32_set1(0xff));
     case OCTET_DTYPE_S4:
-        return vu32_and(integer_code(false, -8, 7, x), vu32_set1(0xf));
+        return vu32_and(integer_code(false, -8, 7, false, x), vu32_set1(0xf));
     case OCTET_DTYPE_S32:
         return s32_code(x);
     default:
@@ -128,19 +139,25 @@ static INLINE vu32 cast_code(enum octet_dtype dtype, vf32 x)
     }
 }
 
-static INLINE vu32 saturate_code(enum octet_dtype dtype, vf32 x)
+/* source: BF16 rounds x to that first. */
+static INLINE vu32 saturate_code(enum octet_dtype dtype, enum octet_dtype source, bool numbers,
+                                 vf32 x)
 {
+    const bool bf16 = source == OCTET_DTYPE_BF16;
+
+    if (bf16 && (dtype == OCTET_DTYPE_S8 || dtype == OCTET_DTYPE_S4))
+        x = vu32_float(vu32_shl(bf16_code(x), 16));
     switch (dtype) {
     case OCTET_DTYPE_F8_E4M3FN:
-        return minifloat_code(OCT_E4M3FN, OCT_E4M3FN.ceiling_saturate, x);
+        return minifloat_code(OCT_E4M3FN, OCT_E4M3FN.ceiling_saturate, bf16, numbers, x);
     case OCTET_DTYPE_F8_E5M2:
-        return minifloat_code(OCT_E5M2, OCT_E5M2.ceiling_saturate, x);
+        return minifloat_code(OCT_E5M2, OCT_E5M2.ceiling_saturate, bf16, numbers, x);
     case OCTET_DTYPE_F4_E2M1FN:
-        return minifloat_code(OCT_E2M1FN, OCT_E2M1FN.ceiling_saturate, x);
+        return minifloat_code(OCT_E2M1FN, OCT_E2M1FN.ceiling_saturate, bf16, numbers, x);
     case OCTET_DTYPE_S8:
-        return vu32_and(integer_code(true, -128, 127, x), vu32_set1(0xff));
+        return vu32_and(integer_code(true, -128, 127, numbers, x), vu32_set1(0xff));
     case OCTET_DTYPE_S4:
-        return vu32_and(integer_code(true, -8, 7, x), vu32_set1(0xf));
+        return vu32_and(integer_code(true, -8, 7, numbers, x), vu32_set1(0xf));
     default:
         return cast_code(dtype, x);
     }

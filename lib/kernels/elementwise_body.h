@@ -127,14 +127,16 @@ static INLINE void encode_loop(enum octet_dtype dtype, bool saturates, size_t n,
 
     for (; i + VL <= n; i += VL) {
         vf32 x = vf32_load(values + i);
-        store(bytes, p + i * bytes, saturates ? saturate_code(dtype, x) : cast_code(dtype, x));
+        store(bytes, p + i * bytes,
+              saturates ? saturate_code(dtype, OCTET_DTYPE_F32, false, x) : cast_code(dtype, x));
     }
     if (i < n) {
         float in[VL] = {0};
         char out[VL * 4];
         memcpy(in, values + i, (n - i) * sizeof(float));
         vf32 x = vf32_load(in);
-        store(bytes, out, saturates ? saturate_code(dtype, x) : cast_code(dtype, x));
+        store(bytes, out,
+              saturates ? saturate_code(dtype, OCTET_DTYPE_F32, false, x) : cast_code(dtype, x));
         memcpy(p + i * bytes, out, (n - i) * bytes);
     }
 }
@@ -242,12 +244,20 @@ static void amax_columns(enum octet_dtype dtype, size_t n, const void *x, float 
 
 /* Where x is NaN the factor becomes 1: which NaN a CPU keeps of two depends on the order in which
  * a compiler names them, and the code shows its sign. */
+static __attribute__((noinline, cold)) vf32 product_with_nan(vf32 value, vf32 inverse)
+{
+    vu32 factor = vu32_select(is_nan(vf32_bits(value)), vu32_set1(0x3f800000u), vf32_bits(inverse));
+    return vf32_mul(value, vu32_float(factor));
+}
+
 static INLINE vu32 quantized(enum octet_dtype dtype, enum octet_dtype qtype, const void *x,
                              vf32 inverse)
 {
-    vf32 value = load(dtype, x);
-    vu32 factor = vu32_select(is_nan(vf32_bits(value)), vu32_set1(0x3f800000u), vf32_bits(inverse));
-    return saturate_code(qtype, round_to(dtype, vf32_mul(value, vu32_float(factor))));
+    vf32 value = load(dtype, x), product = vf32_mul(value, inverse);
+
+    if (__builtin_expect(vf32_any_nan(product), 0))
+        return saturate_code(qtype, dtype, false, product_with_nan(value, inverse));
+    return saturate_code(qtype, dtype, true, product);
 }
 
 static INLINE void quantize_loop(enum octet_dtype dtype, enum octet_dtype qtype, size_t n,

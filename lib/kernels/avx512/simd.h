@@ -47,6 +47,10 @@ static INLINE vf32 vf32_add(vf32 a, vf32 b)
 {
     return _mm512_add_ps(a, b);
 }
+static INLINE vf32 vf32_sub(vf32 a, vf32 b)
+{
+    return _mm512_sub_ps(a, b);
+}
 static INLINE vf32 vf32_fma(vf32 a, vf32 b, vf32 c)
 {
     return _mm512_fmadd_ps(a, b, c);
@@ -110,6 +114,10 @@ static INLINE vmask vu32_above(vu32 a, vu32 b) /* as signed numbers */
 static INLINE vu32 vu32_select(vmask m, vu32 yes, vu32 no)
 {
     return _mm512_mask_blend_epi32(m, no, yes);
+}
+static INLINE bool vf32_any_nan(vf32 v)
+{
+    return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0;
 }
 static INLINE vf32 vf32_from_s32(vu32 v)
 {

@@ -101,6 +101,10 @@ static inline vu32 vu32_select(vmask m, vu32 yes, vu32 no)
 {
     return m ? yes : no;
 }
+static inline bool vf32_any_nan(vf32 v)
+{
+    return v != v;
+}
 static inline vf32 vf32_from_s32(vu32 v)
 {
     return (float)(int32_t)v;
@@ -186,8 +190,13 @@ static INLINE vu32 cast_code(enum octet_dtype dtype, vf32 x)
     }
 }
 
-static INLINE vu32 saturate_code(enum octet_dtype dtype, vf32 x)
+/* source: BF16 rounds x to that first. numbers (x is no NaN) is for the vector sets. */
+static INLINE vu32 saturate_code(enum octet_dtype dtype, enum octet_dtype source, bool numbers,
+                                 vf32 x)
 {
+    (void)numbers;
+    if (source == OCTET_DTYPE_BF16)
+        x = oct_bf16_decode(oct_bf16_cast(x));
     switch (dtype) {
     case OCTET_DTYPE_F8_E4M3FN:
         return oct_e4m3fn_saturate(x);

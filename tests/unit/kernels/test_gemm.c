@@ -422,7 +422,7 @@ void add_gemm_tests(Suite *suite)
     TCase *tests = tcase_create("gemm");
 
     tcase_set_timeout(tests, 240);
-    tcase_add_unchecked_fixture(tests, hire, dismiss);
+    tcase_add_checked_fixture(tests, hire, dismiss);
     tcase_add_test(tests, all_types_and_layouts);
     tcase_add_test(tests, all_edges_of_tiles);
     tcase_add_test(tests, all_edges_of_blocks);
