@@ -9,7 +9,7 @@ the quantized operands are taken from the calls of its own quantize_with_scale_z
 Needs: qwix 0.1.8, jax 0.10.2 (CPU), flax 0.12.8; for gmm also a checkout of MaxText (--maxtext .../src).
 Cases are random and depend only on --seed, the kind and the case's number.
 
-usage: make_qwix.py OUT --kinds quantize,dot,qarray,ragged,gmm,einsum,conv,static --count 100 [--seed 1]
+usage: make_qwix.py OUT --kinds casts,quantize,dot,qarray,ragged,gmm,einsum,conv,static --count 100 [--seed 1]
        [--first 0] [--maxtext DIR]
 """
 import argparse
@@ -33,7 +33,7 @@ import ml_dtypes
 import numpy as np
 import qwix
 from flax import linen as nn
-from qwix._src.core import dot_general, qarray, sparsity
+from qwix._src.core import dot_general, numerics, qarray, sparsity
 
 FLOAT, BRAIN = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16)
 QTYPES = {"e4m3": jnp.float8_e4m3fn, "e5m2": jnp.float8_e5m2, "int8": jnp.int8, "int4": jnp.int4,
@@ -637,6 +637,39 @@ def make_quantize(rng, number):
     return {"op": "quantize", "combos": combos, "dtype": dtype.name}, tensors
 
 
+# ---- casts ----
+
+def make_casts(rng, number):
+    """Number 0, 1: every bfloat16. Others: float32 of random bits, and around the ties of each type."""
+    tensors = {}
+    if number < 2:
+        name = ("e4m3fn", "e5m2")[number]
+        x = jnp.asarray(np.arange(65536, dtype=np.uint16).view(BRAIN))
+        names = [name]
+    else:
+        bits = rng.integers(0, 2 ** 32, 600, dtype=np.uint32).view(np.float32)
+        around = []
+        for dtype in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float4_e2m1fn):
+            codes = np.arange(2 ** (4 if dtype is ml_dtypes.float4_e2m1fn else 8), dtype=np.uint8).view(dtype)
+            values = np.unique(codes.astype(np.float32)[np.isfinite(codes.astype(np.float32))])
+            ties = ((values[1:].astype(np.float64) + values[:-1]) / 2).astype(np.float32)
+            around += [np.nextafter(ties, np.float32(np.inf)), ties, np.nextafter(ties, np.float32(-np.inf))]
+        around.append((np.rint(rng.normal(0, 80, 200)) + 0.5).astype(np.float32))
+        pool = np.concatenate(around)
+        x = jnp.asarray(np.concatenate([bits, pool[rng.integers(0, pool.size, 600)]]))
+        names = ["e4m3fn", "e5m2", "int8", "int4", "e2m1fn"]
+    tensors["in"] = x
+    for name in names:
+        qtype = {"e4m3fn": jnp.float8_e4m3fn, "e5m2": jnp.float8_e5m2, "int8": jnp.int8, "int4": jnp.int4,
+                 "e2m1fn": jnp.float4_e2m1fn}[name]
+        if name == "e2m1fn":
+            tensors["in_fp4"] = x
+        tensors[f"{name}_qwix"] = numerics.convert_to(x, qtype)
+        if name not in ("int8", "int4"):
+            tensors[f"{name}_xla"] = x.astype(qtype)
+    return {"op": "convert"}, tensors
+
+
 # ---- grouped matmuls ----
 
 def group_sizes_of(rng, groups, m, exact):
@@ -891,7 +924,7 @@ def make_conv(rng, number):
     return finished(case, tensors, attempt)
 
 
-KINDS = {"quantize": make_quantize, "dot": make_dot, "static": make_static, "qarray": make_qarray,
+KINDS = {"casts": make_casts, "quantize": make_quantize, "dot": make_dot, "static": make_static, "qarray": make_qarray,
          "ragged": make_ragged, "gmm": make_gmm, "einsum": make_einsum, "conv": make_conv}
 
 

@@ -147,7 +147,8 @@ static const char *method_of(const struct check *k, const char *base)
 
 static bool close_to(float a, float b, double relative)
 {
-    return same_value(a, b) || fabs((double)a - (double)b) <= relative * fabs((double)a) + 1.2e-38;
+    return same_value(a, b) ||
+           (relative > 0 && fabs((double)a - (double)b) <= relative * fabs((double)a) + 1.2e-38);
 }
 
 /* May differ as exceptions 1 and 2 say. */
@@ -210,10 +211,10 @@ static float rounded(enum octet_dtype dtype, float value)
 
 /* The code of x under formula 6 of Qwix's arithmetic, as a value. */
 static float code_of(enum octet_dtype dtype, enum octet_dtype qtype, float x, float scale, float zp,
-                     bool has_zp, bool divide)
+                     bool has_zp)
 {
     uint8_t code;
-    float v = rounded(dtype, divide ? x / scale : x * (1.0f / scale)), value;
+    float v = rounded(dtype, x * (1.0f / scale)), value;
 
     if (has_zp)
         v = rounded(dtype, v + zp);
@@ -242,35 +243,29 @@ static struct quantized_side side_of(struct check *k, const struct octet_array *
 }
 
 /* Is code i what its own side's scale makes of x? */
-static bool consistent(const struct quantized_side *s, int64_t i, bool or_divided)
+static bool consistent(const struct quantized_side *s, int64_t i)
 {
     int64_t at = scale_index(s->q, s->scale, i);
     float zp = s->zs ? s->zs[at] : 0;
-    enum octet_dtype dtype = s->x->dtype;
 
-    return same_value(s->qs[i],
-                      code_of(dtype, s->q->dtype, s->xs[i], s->ss[at], zp, s->zs, false)) ||
-           (or_divided && same_value(s->qs[i], code_of(dtype, s->q->dtype, s->xs[i], s->ss[at], zp,
-                                                       s->zs, true)));
+    return same_value(s->qs[i], code_of(s->x->dtype, s->q->dtype, s->xs[i], s->ss[at], zp, s->zs));
 }
 
 /* Returns whether all are equal. */
 static bool compare_codes(struct check *k, const char *base, const struct quantized_side *a,
-                          const struct quantized_side *b, bool scale_exact, const char *method)
+                          const struct quantized_side *b, bool scale_exact)
 {
     int64_t n = octet_array_elements(a->q), off = 0;
-    bool single = octet_array_elements(a->scale) == 1 && a->scale->dtype == OCTET_DTYPE_F32 &&
-                  strncmp(method, "fixed", 5) != 0;
-    bool judged = a->x && b->x && (single || !scale_exact);
+    bool judged = a->x && b->x && !scale_exact;
 
     k->tally->codes += n;
     for (int64_t i = 0; i < n; i++) {
         if (same_value(a->qs[i], b->qs[i]))
             continue;
         off++;
-        if (k->is_soft && off <= 1 + n / 50 && (!b->x || consistent(b, i, false)))
+        if (k->is_soft && off <= 1 + n / 50 && (!b->x || consistent(b, i)))
             continue;
-        if (judged && consistent(a, i, single) && consistent(b, i, false))
+        if (judged && consistent(a, i) && consistent(b, i))
             continue;
         fail_at(k, NAME("%s_q", base), i, (double)a->qs[i], (double)b->qs[i]);
         break;
@@ -372,7 +367,7 @@ static void compare_operand(struct check *k, const char *base)
                                       zp ? &zero : NULL),
                           b = side_of(k, input_of(k, base, true), found, mine(k, s_name),
                                       mine(k, z_name));
-    bool same = compare_codes(k, base, &a, &b, scale_exact, method) && scale_exact && !k->is_soft;
+    bool same = compare_codes(k, base, &a, &b, scale_exact) && scale_exact && !k->is_soft;
     k->soft_any = k->soft_any || !same;
     k->soft_lhs = k->soft_lhs || (!same && is_left);
     k->soft_rhs = k->soft_rhs || (!same && !is_left);
@@ -523,6 +518,11 @@ static void compare_result(struct check *k, const char *name, const struct sums 
     }
 }
 
+static bool is_brain(const struct octet_array *array)
+{
+    return array && array->dtype == OCTET_DTYPE_BF16;
+}
+
 static void compare_sum(struct check *k, const char *name, const struct qwix_terms *terms)
 {
     const struct octet_array *want = theirs(k, name);
@@ -540,6 +540,10 @@ static void compare_sum(struct check *k, const char *name, const struct qwix_ter
     size_t n = (size_t)octet_array_elements(want);
     struct sums sums = {OCTET_NEW_ARRAY(k->arena, n + 1, double),
                         OCTET_NEW_ARRAY(k->arena, n + 1, double), NULL, 0};
+    /* Sums that differ by an excused code may round to other bfloat16s on the way (integers times a
+     * scale in it). */
+    if (k->soft_any && (is_brain(theirs(k, left)) || is_brain(theirs(k, right))))
+        sums.loose = 0x1p-7;
     for (enum side side = FILES; side <= (k->soft_any ? OURS : FILES); side++) {
         double *a, *b,
             *value = side == FILES ? sums.exact : OCTET_NEW_ARRAY(k->arena, n + 1, double);
@@ -667,7 +671,7 @@ int qwix_compare_combo(const struct qwix_case *c, octet_arena *arena, const char
                           b = side_of(k, x, found, mine(k, s_name), mine(k, z_name));
     if (is_recast && octet_array_elements(theirs(k, s_name)) == 1)
         k->is_soft = true, a.x = b.x = NULL;
-    bool same = compare_codes(k, name, &a, &b, scale_exact, method);
+    bool same = compare_codes(k, name, &a, &b, scale_exact);
     if (same && scale_exact) /* else it follows from other codes */
         compare_close(k, d_name, theirs(k, d_name), mine(k, d_name), 0, &exact);
     return k->failures;
