@@ -1,12 +1,13 @@
-/* Arena, errors, nearest names, cancellation.
+/* Arena, errors, nearest names, cancellation, pool.
  * What could break: a budget that is passed, memory that overlaps or is not zero, a failed
- * allocation that leaves the arena unusable, an error text that overruns; it would show here or
- * under ASan. */
+ * allocation that leaves the arena unusable, an error text that overruns; an item of a pool's loop
+ * that runs twice or never. It would show here or under a sanitizer. */
 #include <check.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pool.h"
 #include "octet/nearest.h"
 #include "octet/octet.h"
 
@@ -59,6 +60,73 @@ START_TEST(the_nth_allocation_fails_once)
     ck_assert_ptr_null(octet_arena_format(arena, "%d", 7));
     ck_assert_str_eq(octet_arena_format(arena, "%d", 7), "7");
     octet_arena_destroy(arena);
+}
+END_TEST
+
+/* Large enough to get blocks of its own, in the way that leaves old blocks to be used again. */
+START_TEST(unset_pieces_are_aligned_and_apart)
+{
+    octet_arena *arena = octet_arena_create(1 << 24);
+    unsigned char *pieces[40];
+
+    for (size_t i = 0; i < 40; i++) {
+        size_t size = i % 3 ? i : 20000 * i;
+        pieces[i] = octet_arena_alloc_unset(arena, size);
+        ck_assert_ptr_nonnull(pieces[i]);
+        ck_assert_uint_eq((uintptr_t)pieces[i] % 16, 0);
+        memset(pieces[i], (int)i + 1, size);
+        unsigned char *zeroed = octet_arena_alloc(arena, 100);
+        for (int k = 0; k < 100; k++)
+            ck_assert_uint_eq(zeroed[k], 0);
+    }
+    for (size_t i = 0; i < 40; i++)
+        for (size_t k = 0; k < (i % 3 ? i : 20000 * i); k++)
+            ck_assert_uint_eq(pieces[i][k], i + 1);
+    ck_assert_ptr_null(octet_arena_alloc_unset(arena, SIZE_MAX));
+    octet_arena_destroy(arena);
+}
+END_TEST
+
+START_TEST(a_childs_blocks_count_against_its_parent)
+{
+    octet_arena *parent = octet_arena_create(1 << 20);
+    octet_arena *child = octet_arena_create_within(parent);
+    octet_arena *grandchild = octet_arena_create_within(child);
+
+    ck_assert_ptr_nonnull(octet_arena_alloc(parent, 300000));
+    size_t own = octet_arena_held(parent);
+    ck_assert_ptr_nonnull(octet_arena_alloc(child, 300000));
+    ck_assert_uint_eq(octet_arena_held(parent), own + octet_arena_held(child));
+    ck_assert_ptr_nonnull(octet_arena_alloc(grandchild, 300000));
+    ck_assert_uint_ge(octet_arena_held(parent), 900000);
+    ck_assert_uint_ge(octet_arena_held(child), 600000);
+    ck_assert_ptr_null(octet_arena_alloc(grandchild, 300000));
+    ck_assert_ptr_null(octet_arena_alloc(child, 300000));
+    ck_assert_ptr_null(octet_arena_alloc(parent, 300000));
+    octet_arena_destroy(grandchild);
+    ck_assert_ptr_nonnull(octet_arena_alloc(parent, 300000)); /* what it held is free again */
+    octet_arena_reset(child);
+    ck_assert_uint_eq(octet_arena_held(child), 0);
+    ck_assert_ptr_nonnull(octet_arena_alloc(child, 300000));
+    octet_arena_destroy(child);
+    ck_assert_uint_ge(octet_arena_held(parent), 600000);
+    ck_assert_uint_lt(octet_arena_held(parent), 700000);
+    octet_arena_destroy(parent);
+}
+END_TEST
+
+START_TEST(a_childs_allocation_is_its_parents_nth)
+{
+    octet_arena *parent = octet_arena_create(1 << 20);
+    octet_arena *child = octet_arena_create_within(parent);
+
+    octet_arena_fail_at(parent, 3);
+    ck_assert_ptr_nonnull(octet_arena_alloc(child, 8));
+    ck_assert_ptr_nonnull(octet_arena_alloc(parent, 8));
+    ck_assert_ptr_null(octet_arena_alloc_unset(child, 8));
+    ck_assert_ptr_nonnull(octet_arena_alloc(child, 8));
+    octet_arena_destroy(child);
+    octet_arena_destroy(parent);
 }
 END_TEST
 
@@ -140,6 +208,87 @@ START_TEST(cancellation_and_deadline_are_seen)
 }
 END_TEST
 
+/* ---- pool ---- */
+
+enum { ITEMS = 5000, THREADS_MAX = 8 };
+
+struct loop {
+    _Atomic int runs[ITEMS];
+    _Atomic int busy[THREADS_MAX]; /* a thread's number is used by one task at a time */
+    _Atomic int conflicts, foreign_env;
+    struct octet_cancel *cancel; /* set by item 100; NULL: never */
+};
+
+static void loop_task(void *user, size_t item, size_t thread)
+{
+    struct loop *loop = user;
+    volatile float tiny = 0x1p-126f;
+
+    if (thread >= THREADS_MAX || atomic_fetch_add(&loop->busy[thread], 1) != 0)
+        atomic_fetch_add(&loop->conflicts, 1);
+    if (tiny / 2 != 0) /* subnormal results are zero in the pool's environment */
+        atomic_fetch_add(&loop->foreign_env, 1);
+    atomic_fetch_add(&loop->runs[item], 1);
+    if (loop->cancel && item == 100)
+        atomic_store(&loop->cancel->cancelled, true);
+    atomic_fetch_sub(&loop->busy[thread], 1);
+}
+
+START_TEST(a_pool_runs_each_item_once)
+{
+    static const size_t threads[] = {0, 1, 2, 7}, counts[] = {0, 1, 2, 6, 7, 8, ITEMS};
+    volatile float tiny = 0x1p-126f;
+
+    for (size_t t = 0; t < 4; t++) {
+        struct oct_pool *pool = threads[t] ? oct_pool_create(threads[t]) : NULL;
+        ck_assert_uint_eq(oct_pool_threads(pool), threads[t] ? threads[t] : 1);
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+            struct loop loop = {.cancel = NULL};
+            struct octet_error err;
+            ck_assert_int_eq(oct_pool_run(pool, counts[c], NULL, loop_task, &loop, &err), OCTET_OK);
+            for (size_t i = 0; i < ITEMS; i++)
+                ck_assert_int_eq(atomic_load(&loop.runs[i]), i < counts[c]);
+            ck_assert_int_eq(atomic_load(&loop.conflicts), 0);
+            ck_assert_int_eq(atomic_load(&loop.foreign_env), 0);
+            ck_assert(tiny / 2 != 0); /* the caller has its own environment again */
+        }
+        oct_pool_destroy(pool);
+    }
+}
+END_TEST
+
+START_TEST(a_pool_stops_when_it_is_cancelled)
+{
+    static const size_t threads[] = {0, 1, 2, 7};
+
+    for (size_t t = 0; t < 4; t++) {
+        struct oct_pool *pool = threads[t] ? oct_pool_create(threads[t]) : NULL;
+        struct octet_cancel cancel = {.deadline_ns = 0};
+        struct loop loop = {.cancel = &cancel};
+        struct octet_error err;
+        int runs = 0;
+        ck_assert_int_eq(oct_pool_run(pool, ITEMS, &cancel, loop_task, &loop, &err),
+                         OCTET_CANCELLED);
+        for (size_t i = 0; i < ITEMS; i++) {
+            ck_assert_int_le(atomic_load(&loop.runs[i]), 1);
+            runs += atomic_load(&loop.runs[i]);
+        }
+        ck_assert_int_ge(runs, 1);
+        if (threads[t] < 2) /* items come in order */
+            ck_assert_int_eq(runs, 101);
+        memset(&loop, 0, sizeof loop); /* set before the loop begins: nothing runs */
+        ck_assert_int_eq(oct_pool_run(pool, ITEMS, &cancel, loop_task, &loop, &err),
+                         OCTET_CANCELLED);
+        ck_assert_int_eq(atomic_load(&loop.runs[0]), 0);
+        cancel.cancelled = false;
+        cancel.deadline_ns = 1;
+        ck_assert_int_eq(oct_pool_run(pool, 0, &cancel, loop_task, &loop, &err),
+                         OCTET_DEADLINE_EXCEEDED);
+        oct_pool_destroy(pool);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("base");
@@ -150,11 +299,16 @@ int main(void)
     tcase_add_test(tests, pieces_are_zeroed_aligned_and_apart);
     tcase_add_test(tests, the_budget_holds_and_small_pieces_still_fit);
     tcase_add_test(tests, the_nth_allocation_fails_once);
+    tcase_add_test(tests, unset_pieces_are_aligned_and_apart);
+    tcase_add_test(tests, a_childs_blocks_count_against_its_parent);
+    tcase_add_test(tests, a_childs_allocation_is_its_parents_nth);
     tcase_add_test(tests, long_texts_are_formatted_whole);
     tcase_add_test(tests, errors_name_the_field_and_never_overrun);
     tcase_add_test(tests, status_names_are_grpcs);
     tcase_add_test(tests, the_nearest_name_is_found);
     tcase_add_test(tests, cancellation_and_deadline_are_seen);
+    tcase_add_test(tests, a_pool_runs_each_item_once);
+    tcase_add_test(tests, a_pool_stops_when_it_is_cancelled);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
