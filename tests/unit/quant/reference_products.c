@@ -140,9 +140,11 @@ static float one_tile(const struct product *p, int64_t *li, int64_t *ri, const f
             sum = sum - ref_round(p->rounding, ref_dot(zeros, other, n));
     }
     free(zeros);
-    sum = ref_round(p->rounding, exact ? (float)integers : sum);
+    /* An integer takes the type of the scale that comes first; a float has both scales' type. */
+    enum octet_dtype first = exact && p->l->scale.v ? p->l->scale.dtype : p->rounding;
+    sum = ref_round(first, exact ? (float)integers : sum);
     if (p->l->scale.v)
-        sum = ref_round(p->rounding, sum * ref_grid(&p->l->scale, &p->l->x, li));
+        sum = ref_round(first, sum * ref_grid(&p->l->scale, &p->l->x, li));
     if (p->r->scale.v)
         sum = ref_round(p->rounding, sum * ref_grid(&p->r->scale, &p->r->x, ri));
     return sum;
@@ -455,7 +457,7 @@ struct ref_result ref_dot_general(const struct ref_value *lhs, const struct ref_
     return result;
 }
 
-/* ---- sparsity: formula 14 ---- */
+/* ---- sparsity: formula 14; NaN counts as the largest, as in jax.lax.top_k ---- */
 
 struct ref ref_sparsify(const struct ref *x, int32_t n, int32_t m, const struct ref *to)
 {
@@ -466,7 +468,8 @@ struct ref ref_sparsify(const struct ref *x, int32_t n, int32_t m, const struct 
             int32_t before = 0;
             for (int32_t j = 0; j < m; j++) {
                 float a = fabsf(x->v[first + j]), b = fabsf(x->v[first + i]);
-                before += a > b || (a == b && j < i);
+                bool ties = a == b || (isnan(a) && isnan(b));
+                before += a > b || (isnan(a) && !isnan(b)) || (ties && j < i);
             }
             if (before >= n)
                 out.v[first + i] = 0;
