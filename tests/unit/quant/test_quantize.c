@@ -7,9 +7,9 @@
 #include "fixture.h"
 #include "reference.h"
 
-static const char *const qtypes[] = {
-    "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "mxfp8", "mxfp4", "nvfp4", "int8",
-    "int4",          "int2",        "int3",          "int5",  "int6",  "int7"};
+static const char *const qtypes[] = {"float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "mxfp8",
+                                     "mxfp4",         "nvfp4",       "int8",          "int4",
+                                     "int5",          "int6",        "int7"};
 static const char *const methods[] = {"absmax", "",           "absmax,0.8", "absmax,1.3",
                                       "rms,7",  "rms,0.6",    "fixed,-2,2", "fixed,1.5",
                                       "minmax", "minmax,0.7", "fixed,-1,3"};
