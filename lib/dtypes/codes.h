@@ -11,8 +11,9 @@
  * there). cast is the plain conversion of XLA and ml_dtypes: 465 in E4M3FN is NaN. saturate is
  * Qwix's convert_to, which clips first: 465 and Inf are 448, only NaN is NaN.
  *
- * 4-bit types lie in the low half of a byte; the high half is written as zero and ignored when
- * read, as in ml_dtypes. */
+ * 4-bit types lie in the low half of a byte. The high half is ignored when read, as in ml_dtypes;
+ * it is written as zero for floats and, so that the byte reads as int8 too, with the sign for
+ * integers. */
 #ifndef OCTET_DTYPES_CODES_H
 #define OCTET_DTYPES_CODES_H
 
@@ -217,12 +218,12 @@ static inline uint8_t oct_s8_saturate(float value)
 
 static inline uint8_t oct_s4_cast(float value)
 {
-    return (uint8_t)oct_integer_cast(value, -8, 7) & 0xf;
+    return (uint8_t)oct_integer_cast(value, -8, 7);
 }
 
 static inline uint8_t oct_s4_saturate(float value)
 {
-    return (uint8_t)oct_integer_saturate(value, -8, 7) & 0xf;
+    return (uint8_t)oct_integer_saturate(value, -8, 7);
 }
 
 static inline int32_t oct_s32_cast(float value)

@@ -131,7 +131,7 @@ static INLINE vu32 cast_code(enum octet_dtype dtype, vf32 x)
     case OCTET_DTYPE_S8:
         return vu32_and(integer_code(false, -128, 127, false, x), vu32_set1(0xff));
     case OCTET_DTYPE_S4:
-        return vu32_and(integer_code(false, -8, 7, false, x), vu32_set1(0xf));
+        return vu32_and(integer_code(false, -8, 7, false, x), vu32_set1(0xff));
     case OCTET_DTYPE_S32:
         return s32_code(x);
     default:
@@ -157,7 +157,7 @@ static INLINE vu32 saturate_code(enum octet_dtype dtype, enum octet_dtype source
     case OCTET_DTYPE_S8:
         return vu32_and(integer_code(true, -128, 127, numbers, x), vu32_set1(0xff));
     case OCTET_DTYPE_S4:
-        return vu32_and(integer_code(true, -8, 7, numbers, x), vu32_set1(0xf));
+        return vu32_and(integer_code(true, -8, 7, numbers, x), vu32_set1(0xff));
     default:
         return cast_code(dtype, x);
     }

@@ -71,19 +71,19 @@ static enum octet_status check_codes(const struct octet_array *array, struct oct
 {
     const uint8_t *codes = array->data;
     size_t count = (size_t)octet_array_elements(array);
-    /* S4: -8..7 becomes 0..15 as well. */
-    uint8_t shift = array->dtype == OCTET_DTYPE_S4 ? 8 : 0;
+    bool is_signed =
+        array->dtype == OCTET_DTYPE_S4; /* then with its sign, or without (ml_dtypes) */
     char field[40];
 
     if (array->dtype != OCTET_DTYPE_S4 && array->dtype != OCTET_DTYPE_F4_E2M1FN)
         return OCTET_OK;
     for (size_t i = 0; i < count; i++) {
-        if ((uint8_t)(codes[i] + shift) < 16)
+        if (codes[i] < 16 || (is_signed && codes[i] >= 0xf8))
             continue;
         snprintf(field, sizeof field, "data[%zu]", i);
         return octet_fail(err, OCTET_INVALID_ARGUMENT, field, "%d is not a value of %s (%s)",
-                          shift ? (int8_t)codes[i] : codes[i], octet_dtype_name(array->dtype),
-                          shift ? "-8 to 7" : "0 to 15");
+                          is_signed ? (int8_t)codes[i] : codes[i], octet_dtype_name(array->dtype),
+                          is_signed ? "-8 to 7" : "0 to 15");
     }
     return OCTET_OK;
 }

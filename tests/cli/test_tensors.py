@@ -76,7 +76,7 @@ class Quantize(Case):
 
     def test_types(self):
         x = self.file(w=("BF16", [1, 32], bf16(*range(-16, 16))))
-        for qtype, dtype, size in (("float8_e5m2", "F8_E5M2", 32), ("int8", "I8", 32),
+        for qtype, dtype, size in (("float8_e5m2", "F8_E5M2", 32), ("int8", "I8", 32), ("int4", "I8", 32),
                                    ("float4_e2m1fn", "F4", 16)):
             got = self.quantized(x, "--qtype", qtype)
             self.assertEqual((got["w"][0], len(got["w"][2]), got["w.scale"][0]), (dtype, size, "BF16"), qtype)
@@ -86,6 +86,16 @@ class Quantize(Case):
         for qtype, tile in (("mxfp8", "32"), ("mxfp4", "32"), ("nvfp4", "16")):
             got = self.quantized(x, "--qtype", qtype, "--tiles", f"1={tile}")
             self.assertEqual(got["w.scale"][1], [1, 32 // int(tile)])
+
+    def test_int4_comes_back_as_int4(self):
+        x = self.file(w=("F32", [1, 4], f32(-8, -1, 0, 7)))
+        self.fine("quantize", x, "--qtype", "int4", "--method", "fixed,-7.5,7.5", "-o", self.out)
+        got, metadata = arrays.read(self.out)
+        self.assertEqual(got["w"], ("I8", [1, 4], bytes([0xf8, 0xff, 0, 7])))
+        self.assertEqual(metadata, {"octet.dtype.w": "int4"})
+        back = str(self.path / "back.safetensors")
+        self.assertIn("w: int4, scale float32 [1, 1]", self.fine("dequantize", self.out, "-o", back).out)
+        self.assertEqual(floats(arrays.read(back)[0]["w"][2]), [-8, -1, 0, 7])
 
     def test_a_zero_point_stands_beside(self):
         x = self.file(w=("F32", [1, 4], f32(0, 1, 2, 255)))

@@ -195,7 +195,10 @@ START_TEST(codes_come_back)
             int bits = octet_dtype_bits(dtype);
             for (uint32_t code = 0; code < 1u << bits; code++) {
                 float v = decode_of(dtype, code);
-                if ((bits_of(v) & 0x7fffffff) <= 0x7f800000 && cast_of(dtype, v) != code)
+                uint32_t back = cast_of(dtype, v);
+                if (dtype == OCTET_DTYPE_S4) /* the upper half of the byte repeats the sign */
+                    back = back == (uint8_t)(int8_t)v ? back & 15 : 16;
+                if ((bits_of(v) & 0x7fffffff) <= 0x7f800000 && back != code)
                     ck_abort_msg("%s %x", octet_dtype_name(dtype), code);
             }
         }

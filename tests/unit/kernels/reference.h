@@ -159,7 +159,7 @@ static inline uint32_t ref_encode(enum octet_dtype dtype, bool saturates, float 
     case OCTET_DTYPE_S8:
         return ref_integer(x, saturates, -128, 127) & 0xff;
     case OCTET_DTYPE_S4:
-        return ref_integer(x, saturates, -8, 7) & 0xf;
+        return ref_integer(x, saturates, -8, 7) & 0xff;
     case OCTET_DTYPE_S32:
         return ref_integer(x, false, -0x1p31, 0x1p31 - 1);
     case OCTET_DTYPE_F8_E8M0FNU:
