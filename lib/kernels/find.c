@@ -73,11 +73,9 @@ static float trial_number(uint64_t *state, int round)
     return oct_f32_from_bits((bits & 0x807f0000u) | exponent << 23);
 }
 
-/* Row r, column c of a panel of width w at k. */
-static void put(const struct oct_gemm_path *path, bool pairs, void *panel, size_t width, size_t k,
-                size_t at, float value)
+/* Free index `at` of a panel of that width, at k. */
+static void put(bool pairs, void *panel, size_t width, size_t k, size_t at, float value)
 {
-    (void)path;
     if (pairs)
         ((uint16_t *)panel)[(k / 2 * width + at) * 2 + k % 2] =
             (uint16_t)(oct_f32_bits(value) >> 16);
@@ -100,10 +98,10 @@ static bool try_round(const struct oct_gemm_path *path, bool pairs, int round, u
 
     for (size_t k = 0; k < DEPTH; k++) {
         rows_in[k] = trial_number(state, round);
-        put(path, pairs, a, path->row_width, k, 0, rows_in[k]);
+        put(pairs, a, path->row_width, k, 0, rows_in[k]);
         for (size_t c = 0; c < width; c++) {
             columns_in[k][c] = trial_number(state, round);
-            put(path, pairs, b, width, k, c, columns_in[k][c]);
+            put(pairs, b, width, k, c, columns_in[k][c]);
         }
     }
     path->narrow[1](TRIAL_PAIRS, a, b, 0, tile);

@@ -3,10 +3,22 @@
  *   MR, NV   rows and vectors of a tile
  *   ROWS(X)  X(1) ... X(MR)
  *   WIDE(X)  X(rows, panels): where several panels are taken at once
- *   PAIRS    1 where the set has vf32_dot_pair, for the bf16 path
+ *   PAIRS    1 where the set has vf32_dot_pair and the words of avx512bf16/pairs.h: the bf16 path
  *   UNROLL   pragma: without it the sums of a tile do not stay in registers */
 
 enum { NR = NV * VL };
+
+#if !PAIRS /* named, never called */
+static INLINE vu32 adjacent_pairs(enum octet_dtype dtype, const void *codes)
+{
+    return vf32_bits(load(dtype, codes));
+}
+static INLINE vu32 interleaved_pairs(enum octet_dtype dtype, const void *even, const void *odd)
+{
+    (void)odd;
+    return adjacent_pairs(dtype, even);
+}
+#endif
 
 /* ---- Tiles ---- */
 
@@ -110,33 +122,21 @@ static void merge(size_t rows, size_t columns, const float *tile, size_t tile_st
 
 /* ---- Packing ---- */
 
-/* Numbers of a panel's entry (a k, or a pair of them) from a vector of each. */
-static INLINE vu32 pair_of(vf32 even, vf32 odd)
-{
-    return vu32_or(vu32_and(vf32_bits(odd), vu32_set1(0xffff0000u)), vu32_shr(vf32_bits(even), 16));
-}
-
-/* One row of codes into scratch, as f32 or as BF16, with zeros up to a whole vector of entries. */
+/* One row of codes into scratch, as f32 or as pairs of BF16. Behind them zeros, up to a whole
+ * vector of entries: the code of zero is 0 in every type. */
 static INLINE void decode_row(enum octet_dtype dtype, bool pairs, size_t depth, const char *codes,
                               uint32_t *row)
 {
-    const size_t bytes = element_bytes(dtype), entry = pairs ? 2 : 4;
-    const size_t whole = pairs ? 2 * VL : VL; /* numbers in a vector of entries */
-    char *y = (char *)row;
+    const size_t bytes = element_bytes(dtype), step = pairs ? 2 * VL : VL;
+    size_t k = 0;
 
-    for (size_t k = 0; k < (depth + whole - 1) / whole * whole; k += VL) {
-        char rest[VL * 4] = {0};
-        const char *x = codes + k * bytes;
-        if (k + VL > depth) {
-            if (k < depth)
-                memcpy(rest, x, (depth - k) * bytes);
-            x = rest;
-        }
-        vf32 v = k < depth ? load(dtype, x) : vf32_zero();
-        if (pairs)
-            vu32_store_u16(y + k * entry, vu32_shr(vf32_bits(v), 16));
-        else
-            vf32_store(y + k * entry, v);
+    for (; k + step <= depth; k += step, row += VL)
+        vu32_store(row, pairs ? adjacent_pairs(dtype, codes + k * bytes)
+                              : vf32_bits(load(dtype, codes + k * bytes)));
+    if (k < depth) {
+        char rest[2 * VL * 4] = {0};
+        memcpy(rest, codes + k * bytes, (depth - k) * bytes);
+        vu32_store(row, pairs ? adjacent_pairs(dtype, rest) : vf32_bits(load(dtype, rest)));
     }
 }
 
@@ -180,6 +180,15 @@ static const char *gather(const struct oct_gemm_view *view, int64_t free, unsign
     return (const char *)codes;
 }
 
+static INLINE void prefetch_row(const struct oct_gemm_view *view, size_t index)
+{
+    const char *codes =
+        view->data + (view->free[index] + view->depth[0]) * (int64_t)view->element_bytes;
+
+    for (size_t line = 0; line < view->depth_count * view->element_bytes; line += 64)
+        __builtin_prefetch(codes + line);
+}
+
 static INLINE void pack_along_depth(enum octet_dtype dtype, bool pairs,
                                     const struct oct_gemm_view *view, size_t first, size_t count,
                                     size_t width, uint32_t *panel, struct oct_gemm_scratch *scratch)
@@ -192,6 +201,9 @@ static INLINE void pack_along_depth(enum octet_dtype dtype, bool pairs,
                 memset(scratch->rows[r], 0, sizeof scratch->rows[r]);
                 continue;
             }
+            const size_t next = first + at + r + VL; /* is read after this group of rows */
+            if (view->depth_is_run && next < view->free_count)
+                prefetch_row(view, next);
             int64_t free = view->free[first + at + r];
             const char *codes = view->depth_is_run ? view->data + (free + view->depth[0]) *
                                                                       (int64_t)view->element_bytes
@@ -204,15 +216,23 @@ static INLINE void pack_along_depth(enum octet_dtype dtype, bool pairs,
     }
 }
 
-/* VL neighbours of codes, of which `count` exist. */
-static INLINE vf32 load_some(enum octet_dtype dtype, const char *x, size_t count)
+/* An entry of a panel: VL free indices at one k, or at two. */
+static INLINE vu32 entry_of(enum octet_dtype dtype, bool pairs, const char *even, const char *odd)
 {
-    char rest[VL * 4] = {0};
+    return pairs ? interleaved_pairs(dtype, even, odd) : vf32_bits(load(dtype, even));
+}
 
-    if (count >= VL)
-        return load(dtype, x);
-    memcpy(rest, x, count * element_bytes(dtype));
-    return load(dtype, rest);
+/* The same where only `count` of them exist, or the odd k does not (NULL). */
+static INLINE vu32 entry_of_some(enum octet_dtype dtype, bool pairs, const char *even,
+                                 const char *odd, size_t count)
+{
+    char e[VL * 4] = {0}, o[VL * 4] = {0};
+
+    count = (count < VL ? count : VL) * element_bytes(dtype);
+    memcpy(e, even, count);
+    if (odd)
+        memcpy(o, odd, count);
+    return entry_of(dtype, pairs, e, o);
 }
 
 /* Both may store past width, as turn_rows. */
@@ -221,30 +241,43 @@ static INLINE void pack_along_free(enum octet_dtype dtype, bool pairs,
                                    uint32_t *panel)
 {
     enum { AHEAD = 48 }; /* in k: rows lie far apart, where no prefetcher of a CPU follows */
-    const int64_t bytes = (int64_t)element_bytes(dtype);
+    const int64_t bytes = (int64_t)element_bytes(dtype), *depth = view->depth;
     const char *x = view->data + view->free[first] * bytes;
     const size_t n = view->depth_count, exist = view->free_count - first, step = pairs ? 2 : 1;
+    const size_t vectors = (width + VL - 1) / VL;
+    size_t k = 0;
 
-    for (size_t k = 0; k < n + n % 2; k += step, panel += width) {
-        const char *even = k < n ? x + view->depth[k] * bytes : NULL;
-        const char *odd = pairs && k + 1 < n ? x + view->depth[k + 1] * bytes : NULL;
-        for (size_t ahead = k + AHEAD; ahead < k + AHEAD + step && ahead < n; ahead++)
-            __builtin_prefetch(x + view->depth[ahead] * bytes);
-        for (size_t at = 0; at < width; at += VL) {
-            const size_t skip = at * (size_t)bytes, left = exist > at ? exist - at : 0;
-            vf32 e = even && left ? load_some(dtype, even + skip, left) : vf32_zero();
-            vf32 o = odd && left ? load_some(dtype, odd + skip, left) : vf32_zero();
-            vu32_store(panel + at, pairs ? pair_of(e, o) : vf32_bits(e));
+    for (; exist >= vectors * VL && k + step <= n; k += step, panel += width) {
+        const char *even = x + depth[k] * bytes, *odd = x + depth[k + step - 1] * bytes;
+        const size_t ahead = k + AHEAD + step <= n ? k + AHEAD : k;
+        __builtin_prefetch(x + depth[ahead] * bytes);
+        __builtin_prefetch(x + depth[ahead + step - 1] * bytes);
+        for (size_t v = 0; v < vectors; v++) {
+            const size_t skip = v * VL * (size_t)bytes;
+            vu32_store(panel + v * VL, entry_of(dtype, pairs, even + skip, odd + skip));
         }
     }
+    for (; k < n; k += step, panel += width) {
+        const char *even = x + depth[k] * bytes;
+        const char *odd = pairs && k + 1 < n ? x + depth[k + 1] * bytes : NULL;
+        for (size_t v = 0; v < vectors; v++) {
+            const size_t skip = v * VL * (size_t)bytes, left = exist > v * VL ? exist - v * VL : 0;
+            vu32_store(panel + v * VL, entry_of_some(dtype, pairs, left ? even + skip : x,
+                                                     left && odd ? odd + skip : NULL, left));
+        }
+    }
+    if (!pairs && n % 2)
+        memset(panel, 0, width * sizeof *panel);
 }
 
 static INLINE void pack_as(enum octet_dtype dtype, bool pairs, const struct oct_gemm_view *view,
                            size_t first, size_t count, size_t width, uint32_t *panel,
                            struct oct_gemm_scratch *scratch)
 {
-    if (view->free_is_run && !view->depth_is_run)
-        pack_along_free(dtype, pairs, view, first, width, panel);
+    if (view->free_is_run && !view->depth_is_run && width == NR)
+        pack_along_free(dtype, pairs, view, first, NR, panel);
+    else if (view->free_is_run && !view->depth_is_run)
+        pack_along_free(dtype, pairs, view, first, MR, panel);
     else
         pack_along_depth(dtype, pairs, view, first, count, width, panel, scratch);
 }

@@ -30,7 +30,7 @@ struct oct_gemm_view {
 
 /* Where a set's pack may write while it works. */
 struct oct_gemm_scratch {
-    _Alignas(64) uint32_t rows[OCT_GEMM_LANES_MAX][OCT_GEMM_BLOCK];
+    _Alignas(64) uint32_t rows[OCT_GEMM_LANES_MAX][OCT_GEMM_BLOCK + 16];
     _Alignas(64) unsigned char codes[OCT_GEMM_BLOCK * 4];
 };
 

@@ -29,8 +29,9 @@ struct oct_kernels {
     /* The raw cast: rounds to nearest even with gradual underflow and does not saturate floats
      * (E4M3FN: above 464 NaN; E5M2: from 61440 Inf; E2M1FN saturates, as it has neither; NaN gives
      * its -0 as in XLA). Integers: truncation toward zero, saturated, NaN is 0 (XLA's convert). NaN
-     * is 0x7f | sign in E4M3FN, 0x7e | sign in E5M2, 0x7fc0 | sign in BF16. To BF16, F16, F8, F4,
-     * E8M0, S8, S4, S32; F32 is copied. */
+     * is 0x7f | sign in E4M3FN, 0x7e | sign in E5M2, 0x7fc0 | sign in BF16, 0x7e00 | sign in F16;
+     * what E8M0FNU and S4 do is said in dtypes/codes.h. To BF16, F16, F8, F4, E8M0, S8, S4, S32;
+     * F32 is copied. */
     void (*cast)(enum octet_dtype dtype, size_t n, const float *values, void *codes);
 
     /* Qwix's convert_to: floats are clipped to the largest finite value first (so that Inf
@@ -45,13 +46,14 @@ struct oct_kernels {
 
     /* codes[i] = saturate(round_dtype(x[i] * inverse[i * stride])), stride 0 or 1; inverse is f32
      * also for BF16, where the f32 product is rounded to BF16 (nearest even) before it is
-     * converted: formula 6 of Qwix's arithmetic. */
+     * converted: formula 6 of Qwix's arithmetic. A NaN code has the sign of x if that is NaN, else
+     * of the inverse, else (Inf * 0) a minus. */
     void (*quantize)(enum octet_dtype dtype, enum octet_dtype qtype, size_t n, const void *x,
                      const float *inverse, size_t stride, void *codes);
 
     /* y[i] = round_dtype(value(x[i]) * scale[i * stride]) for x of any type that decode takes and y
-     * F32 or BF16. x and y may be the same array where their types are. Dequantization, and a
-     * residual's scale moved onto the gradient. */
+     * F32 or BF16. x and y may be the same array where their types are. A NaN becomes 0x7fc00000
+     * (0x7fc0). Dequantization, and a residual's scale moved onto the gradient. */
     void (*scale)(enum octet_dtype x_dtype, size_t n, const void *x, const float *scale,
                   size_t stride, enum octet_dtype dtype, void *y);
 

@@ -8,6 +8,7 @@
 
 #include "../codes_body.h"
 #include "../elementwise_body.h"
+#include "pairs.h"
 
 #define PAIRS 1
 #include "kernels/avx512/tile.h"
