@@ -534,8 +534,11 @@ static void receive(struct call *call)
 bool call_is_late(const struct call *call, uint64_t now_ns, int64_t receive_ms)
 {
     /* A dialogue may pause between its questions: it takes a place when one has arrived. */
+    uint64_t limit_ms = (uint64_t)receive_ms;
+    if (call->is_receiving && call->method->takes_tensors) /* 8 MiB/s is slow, and not late */
+        limit_ms += (uint64_t)call->method->request_bytes_max / (8 << 10);
     return call->is_receiving && call->has_place &&
-           now_ns - call->receiving_since_ns > (uint64_t)receive_ms * 1000000u;
+           now_ns - call->receiving_since_ns > limit_ms * 1000000u;
 }
 
 /* The request becomes a job; what goes wrong ends the call. */

@@ -113,7 +113,7 @@ static enum octet_status gather(struct job *job, struct octet_error *err)
 
 static void arena_free(struct job *job)
 {
-    enum { LARGE_BYTES = 16 << 20 };
+    enum { LARGE_BYTES = 256 << 10 };
 
     job->was_large |= octet_arena_held(job->arena) + job->body_bytes > LARGE_BYTES;
     octet_arena_destroy(job->arena);

@@ -45,7 +45,8 @@ struct loop {
     uv_timer_t sweep;      /* looks for late requests */
     uv_work_t tidy;        /* gives memory back, on libuv's pool */
     bool is_tidying;
-    uint64_t large_ns; /* when a job last left much free memory behind; 0: since then tidied up */
+    uint64_t large_ns;  /* when a job last left much free memory behind; 0: since then tidied up */
+    uint64_t tidied_ns; /* the last time */
 
     enum loop_phase phase;
     struct call *calls;  /* the open ones, newest first */

@@ -152,7 +152,9 @@ const struct option options[] = {
      .initial = 30000,
      .min = 100,
      .max = HOUR_MS,
-     .help = "time in which an admitted call's request must arrive"},
+     .help =
+         "time in which an admitted call's request must arrive; with tensors, a second more for "
+         "each 8 MiB of max_message_bytes"},
 
     {.key = "drain.delay_ms",
      .type = OPTION_MS,

@@ -101,6 +101,17 @@ static size_t server_arguments(const struct config *config, grpc_arg out[ARGUMEN
     return n;
 }
 
+/* How large a request is shows only when all of it is there. The quota is for a crowd that sends at
+ * the same time: gRPC ends calls, with RESOURCE_EXHAUSTED, that would take what it holds above it.
+ * 20 requests of 64 MiB and memory_bytes of 384 MiB: 520 MiB at most, and 1,090 without. */
+static grpc_resource_quota *create_quota(const struct config *config)
+{
+    grpc_resource_quota *quota = grpc_resource_quota_create("octetd");
+
+    grpc_resource_quota_resize(quota, (size_t)(config->limits.memory_bytes / 4 * 3));
+    return quota;
+}
+
 enum octet_status rpc_create(const struct config *config, struct inbox *inbox, struct rpc **out,
                              struct octet_error *err)
 {
@@ -113,7 +124,14 @@ enum octet_status rpc_create(const struct config *config, struct inbox *inbox, s
     rpc->inbox = inbox;
     list.num_args = server_arguments(config, arguments);
     grpc_init();
+    grpc_resource_quota *quota = create_quota(config);
+    arguments[list.num_args++] = (grpc_arg){
+        .type = GRPC_ARG_POINTER,
+        .key = (char *)(uintptr_t)GRPC_ARG_RESOURCE_QUOTA,
+        .value.pointer = {.p = quota, .vtable = grpc_resource_quota_arg_vtable()},
+    };
     rpc->server = grpc_server_create(&list, NULL);
+    grpc_resource_quota_unref(quota);
     rpc->queue = grpc_completion_queue_create_for_next(NULL);
     grpc_server_register_completion_queue(rpc->server, rpc->queue, NULL);
     *out = rpc;

@@ -103,7 +103,7 @@ enum octet_status scheduler_push(struct scheduler *s, struct job *job, const cha
 {
     struct client *client;
 
-    if (s->waiting_bytes + (int64_t)job->body_bytes > s->memory_max / 2) {
+    if (s->waiting_bytes > 0 && s->waiting_bytes + (int64_t)job->body_bytes > s->memory_max / 2) {
         s->places--;
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
                           "waiting requests hold %" PRId64

@@ -51,8 +51,8 @@ enum octet_status scheduler_admit(struct scheduler *scheduler,
 void scheduler_leave(struct scheduler *scheduler);
 
 /* The place's request has arrived; client names whom it counts for. RESOURCE_EXHAUSTED when
- * requests that wait hold half of the memory already; the place is then given back and the job is
- * the caller's. */
+ * requests that wait would hold more than half of the memory; the place is then given back and the
+ * job is the caller's. */
 enum octet_status scheduler_push(struct scheduler *scheduler, struct job *job, const char *client,
                                  struct octet_error *err) OCTET_MUST_CHECK;
 /* A finished job that needs a larger budget (job->wants_memory) waits again, first of its client's;

@@ -222,7 +222,7 @@ END_TEST
  * stays bounded. */
 START_TEST(a_crowd_of_large_requests_stays_within_the_memory)
 {
-    enum { CROWD = 12, LIMIT_MIB = 384 };
+    enum { CROWD = 20, LIMIT_MIB = 384 };
     const struct dot dot = {.m = 64, .k = 131072, .n = 64}; /* 64 MiB */
     struct bytes bytes = dot_request(&dot);
     struct daemon d;
@@ -239,18 +239,21 @@ START_TEST(a_crowd_of_large_requests_stays_within_the_memory)
     long before = daemon_rss_kib(&d);
     for (int i = 0; i < CROWD; i++)
         pending[i] = client_start(clients[i], DOT, bytes.data, bytes.length, 120000, NULL);
+    for (int i = 0; i < 200; i++) {
+        long now = daemon_rss_kib(&d) - before;
+        most = now > most ? now : most;
+        pause_ms(10);
+    }
     for (int i = 0; i < CROWD; i++) {
         struct reply reply;
         client_wait(pending[i], &reply);
-        long now = daemon_rss_kib(&d) - before;
-        most = now > most ? now : most;
         ck_assert_msg(reply.status == 0 || reply.status == 8, "status %d: %s", reply.status,
                       reply.text);
         ok += reply.status == 0;
         reply_free(&reply);
     }
     ck_assert_int_gt(ok, 0);
-    ck_assert_msg(WITH_SANITIZER || most < 2 * LIMIT_MIB * 1024, "%ld KiB were in use", most);
+    ck_assert_msg(WITH_SANITIZER || most < LIMIT_MIB * 1024 * 7 / 4, "%ld KiB were in use", most);
     for (int i = 0; i < CROWD; i++)
         client_close(clients[i]);
     free(bytes.data);
@@ -290,7 +293,7 @@ START_TEST(deadline_and_cancel_stop_within_an_operation)
         client_call(client, DOT, small_bytes.data, small_bytes.length, 60000, &reply);
         long long took = now_ms() - start;
         ck_assert_int_eq(reply.status, 0);
-        ck_assert_msg(took < (WITH_SANITIZER ? 5000 : 250), "the lane was free after %lld ms",
+        ck_assert_msg(took < (WITH_SANITIZER ? 5000 : 1500), "the lane was free after %lld ms",
                       took);
         reply_free(&reply);
     }
@@ -321,7 +324,7 @@ START_TEST(a_small_call_runs_beside_a_long_one)
         long long start = now_ms();
         client_call(quick, DOT, small_bytes.data, small_bytes.length, 60000, &reply);
         ck_assert_int_eq(reply.status, 0);
-        ck_assert_int_lt(now_ms() - start, WITH_SANITIZER ? 5000 : 500);
+        ck_assert_int_lt(now_ms() - start, WITH_SANITIZER ? 5000 : 1500);
         reply_free(&reply);
     }
     client_cancel(pending);
@@ -362,6 +365,23 @@ static void storm(struct client *client, const struct bytes *requests, size_t re
     }
 }
 
+/* The least that the daemon holds in some seconds with little to do: what is free goes back in its
+ * own time, what leaked never does. */
+static long rss_at_rest(const struct daemon *d, struct client *client, const struct bytes *small)
+{
+    long least = daemon_rss_kib(d);
+
+    for (int i = 0; i < (WITH_SANITIZER ? 1 : 4); i++) {
+        struct reply reply;
+        pause_ms(2500);
+        long now = daemon_rss_kib(d);
+        least = now < least ? now : least;
+        client_call(client, DOT, small->data, small->length, 20000, &reply);
+        reply_free(&reply);
+    }
+    return least;
+}
+
 START_TEST(storms_of_short_deadlines_leave_nothing_behind)
 {
     const struct dot dots[] = {{.m = 8, .k = 64, .n = 8},
@@ -378,11 +398,9 @@ START_TEST(storms_of_short_deadlines_leave_nothing_behind)
     start_daemon(&d, octetd_path, more);
     struct client *client = connect_now(&d);
     storm(client, requests, 3, &random, tally);
-    pause_ms(2500);
-    long before = daemon_rss_kib(&d);
+    long before = rss_at_rest(&d, client, &requests[0]);
     storm(client, requests, 3, &random, tally);
-    pause_ms(2500);
-    long growth = daemon_rss_kib(&d) - before;
+    long growth = rss_at_rest(&d, client, &requests[0]) - before;
     ck_assert_int_gt(tally[0], 0);
     ck_assert_int_gt(tally[4], 50); /* many deadlines passed */
     ck_assert_int_eq(tally[0] + tally[4] + tally[8] + tally[1], 2 * STORM);

@@ -1,5 +1,6 @@
 """What a client sees that knows gRPC's standard services and API.md's names, and has none of our files."""
 import pathlib
+import struct
 import subprocess
 import threading
 import time
@@ -109,6 +110,115 @@ def test_a_trace_that_nobody_waits_for_stops(start):
     begun = time.monotonic()
     assert info(nothing(), timeout=30).version
     assert time.monotonic() - begun < 10
+
+
+F32, F8_E4M3FN, S32 = 1, 4, 10
+FP8_RULE = {"module_path": "decoder/.*", "weight_qtype": "float8_e4m3fn", "act_qtype": "float8_e4m3fn",
+            "bwd_qtype": "float8_e5m2"}
+
+
+def tensor(shape, values, form="f", dtype=F32):
+    return {"dtype": dtype, "shape": shape, "data": struct.pack(f"<{len(values)}{form}", *values)}
+
+
+def floats(data):
+    return struct.unpack(f"<{len(data) // 4}f", data)
+
+
+def test_products_through_reflection(start):
+    client = Client(start().channel())
+    dot, request = client.method("DotGeneral")
+    asked = request(
+        lhs={"tensor": tensor([2, 3], [1, 2, 3, 4, 5, 6])},
+        rhs={"tensor": tensor([3, 2], [1, 0, 0, 1, 1, 1])},
+        dimension_numbers={"lhs_contracting": [1], "rhs_contracting": [0]},
+        cotangent=tensor([2, 2], [1, 1, 1, 1]), module_path="decoder/x", trace_level=2)
+    reply = dot(asked)
+    assert floats(reply.out.data) == (4, 5, 10, 11)  # no rule: plain f32
+    assert floats(reply.lhs_grad.data) == (1, 1, 2, 1, 1, 2)
+    assert reply.trace.interceptions[0].rule == -1
+    asked.rules.add(**FP8_RULE)
+    reply = dot(asked)
+    line = reply.trace.interceptions[0]
+    assert (line.op, line.rule, line.flops, line.accumulation) == ("dot_general0", 0, 24, "EXACT_ORDER")
+    assert line.lhs.is_quantized and line.lhs.amax == 6 and len(line.digest) == 32
+    assert floats(reply.out.data) == pytest.approx((4, 5, 10, 11), rel=0.05)
+
+    gmm, request = client.method("RaggedDot")
+    reply = gmm(request(
+        lhs={"tensor": tensor([3, 2], [1, 2, 3, 4, 5, 6])},
+        rhs={"tensor": tensor([2, 2, 1], [1, 1, 10, 10])},
+        group_sizes=tensor([2], [2, 1], "i", S32), trace_level=1))
+    assert floats(reply.out.data) == (3, 7, 110)
+    assert reply.trace.interceptions[0].op == "gmm"
+
+
+@pytest.mark.parametrize("change, named", [
+    ({"lhs": {"tensor": {"dtype": F32, "shape": [2, 3], "data": bytes(20)}}}, "lhs.tensor.data"),
+    ({"lhs": {"tensor": {"dtype": F32, "shape": [2, -3]}}}, "lhs.tensor.shape"),
+    ({"lhs": {"tensor": {"dtype": F32, "shape": [1 << 40, 1 << 40]}}}, "lhs.tensor.shape"),
+    ({"lhs": {"tensor": {"dtype": F32, "shape": [2, 3], "buffer": 1}}}, "lhs.tensor.buffer"),
+    ({"lhs": {"tensor": {"shape": [2, 3]}}}, "lhs.tensor.dtype"),
+    ({"lhs": {"tensor": tensor([3, 2], [0] * 6)}}, "rhs.shape"),
+    ({"rules": [{**FP8_RULE, "act_qtype": "float9"}]}, "rules[0].act_qtype"),
+    ({"rules": [{**FP8_RULE, "act_calibration_method": "best"}]}, "rules[0].act_calibration_method"),
+    ({"out_dtype": S32}, "out_dtype"),
+    ({"cotangent": tensor([2, 3], [0] * 6)}, "cotangent.shape"),
+])
+def test_products_name_the_field_at_fault(start, change, named):
+    dot, request = Client(start().channel()).method("DotGeneral")
+    fields = {"lhs": {"tensor": tensor([2, 3], [0] * 6)}, "rhs": {"tensor": tensor([3, 2], [0] * 6)},
+              "dimension_numbers": {"lhs_contracting": [1], "rhs_contracting": [0]},
+              "module_path": "decoder/x", **change}
+    error = error_of(dot, request(**fields), timeout=20)
+    assert error.code() == CODE.INVALID_ARGUMENT
+    assert f"field '{named}'" in error.details(), error.details()
+
+
+def test_a_tensor_of_a_session_is_not_found(start):
+    dot, request = Client(start().channel()).method("DotGeneral")
+    error = error_of(dot, request(lhs={"ref": {"session_id": "s", "name": "kernel"}},
+                                  rhs={"tensor": tensor([1], [0])}, dimension_numbers={}))
+    assert error.code() == CODE.NOT_FOUND and "lhs.ref" in error.details()
+
+
+def test_64_mib_there_and_back_in_buffers(start):
+    channel = start().channel(options=[("grpc.max_receive_message_length", -1),
+                                       ("grpc.max_send_message_length", -1)])
+    client = Client(channel)
+    quantize, request = client.method("Quantize")
+    rows, columns = 4096, 4096
+    row = struct.pack("<4096f", *(float(i % 449) for i in range(columns)))
+    reply = quantize(request(array={"dtype": F32, "shape": [rows, columns], "buffer": 1},
+                             qtype="float8_e4m3fn", channelwise_axes=[0], buffers=[row * rows]),
+                     timeout=60)
+    codes = reply.buffers[reply.quantized.qvalue.buffer - 1]
+    assert len(codes) == rows * columns and codes == codes[:columns] * rows
+    assert floats(reply.quantized.scale.data) == (1.0,) * rows  # 448 / 448; small, so not in buffers
+    back, request = client.method("Dequantize")
+    again = back(request(quantized=reply.quantized, buffers=reply.buffers), timeout=60)
+    data = again.buffers[again.array.buffer - 1]
+    assert len(data) == rows * columns * 4 and data == data[:4 * columns] * rows
+    assert floats(data[:4 * columns])[:17] == tuple(range(17))  # E4M3 has them all
+
+
+def test_a_product_that_nobody_waits_for_stops(start):
+    daemon = start(extra=["--threads", "1", "--kernels", "scalar"])
+    client = Client(daemon.channel(options=[("grpc.max_send_message_length", -1)]))
+    dot, request = client.method("DotGeneral")
+    side = 3000
+    asked = request(lhs={"tensor": {"dtype": F32, "shape": [side, side], "buffer": 1}},
+                    rhs={"tensor": {"dtype": F32, "shape": [side, side], "buffer": 1}},
+                    dimension_numbers={"lhs_contracting": [1], "rhs_contracting": [0]},
+                    module_path="decoder/x", rules=[FP8_RULE],
+                    buffers=[struct.pack("<f", 0.5) * (side * side)])
+    error = error_of(dot, asked, timeout=1)
+    assert error.code() == CODE.DEADLINE_EXCEEDED
+    begun = time.monotonic()
+    small = request(lhs={"tensor": tensor([1, 1], [2])}, rhs={"tensor": tensor([1, 1], [3])},
+                    dimension_numbers={"lhs_contracting": [1], "rhs_contracting": [0]})
+    assert floats(dot(small, timeout=30).out.data) == (6,)
+    assert time.monotonic() - begun < 5
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
