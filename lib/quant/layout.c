@@ -75,34 +75,54 @@ static void each_item(void *user, size_t item, size_t thread)
         struct oct_run run = {.element = row * length + begin,
                               .length = rest < RUN_ELEMENTS ? rest : RUN_ELEMENTS,
                               .scale =
-                                  oct_layout_scale(layout, row) + (layout->is_kept ? begin : 0)};
+                                  oct_layout_scale(layout, row) + (layout->is_kept ? begin : 0),
+                              .item = item};
         each->visit(each->user, &run, thread);
         return;
     }
     int64_t row = (int64_t)item * each->rows_an_item, end = row + each->rows_an_item;
     for (; row < end && row < layout->rows; row++) {
-        struct oct_run run = {row * length, length, oct_layout_scale(layout, row)};
+        struct oct_run run = {row * length, length, oct_layout_scale(layout, row), item};
         each->visit(each->user, &run, thread);
     }
 }
 
-static enum octet_status each(const struct octet_compute *compute, struct oct_pool *pool,
-                              const struct oct_layout *layout,
-                              void (*visit)(void *user, const struct oct_run *run, size_t thread),
-                              void *user, struct octet_error *err)
+/* How the items are cut: the same whatever the number of threads. */
+static struct each cut(const struct oct_layout *layout, size_t *items)
 {
-    struct each each = {.layout = layout, .visit = visit, .user = user, .pieces_a_row = 1};
-    size_t items;
+    struct each each = {.layout = layout, .pieces_a_row = 1};
 
-    if (layout->elements == 0)
-        return octet_cancel_check(compute->cancel, err);
-    if (layout->row_length >= 2 * RUN_ELEMENTS) {
+    if (layout->elements == 0) {
+        *items = 0;
+    } else if (layout->row_length >= 2 * RUN_ELEMENTS) {
         each.pieces_a_row = (layout->row_length + RUN_ELEMENTS - 1) / RUN_ELEMENTS;
-        items = (size_t)(layout->rows * each.pieces_a_row);
+        *items = (size_t)(layout->rows * each.pieces_a_row);
     } else {
         each.rows_an_item = (RUN_ELEMENTS + layout->row_length - 1) / layout->row_length;
-        items = (size_t)((layout->rows + each.rows_an_item - 1) / each.rows_an_item);
+        *items = (size_t)((layout->rows + each.rows_an_item - 1) / each.rows_an_item);
     }
+    return each;
+}
+
+size_t oct_layout_items(const struct oct_layout *layout)
+{
+    size_t items;
+
+    cut(layout, &items);
+    return items;
+}
+
+static enum octet_status each_run(const struct octet_compute *compute, struct oct_pool *pool,
+                                  const struct oct_layout *layout,
+                                  void (*visit)(void *user, const struct oct_run *run,
+                                                size_t thread),
+                                  void *user, struct octet_error *err)
+{
+    size_t items;
+    struct each each = cut(layout, &items);
+
+    each.visit = visit;
+    each.user = user;
     return oct_pool_run(pool, items, compute->cancel, each_item, &each, err);
 }
 
@@ -111,7 +131,7 @@ oct_layout_each(const struct octet_compute *compute, const struct oct_layout *la
                 void (*visit)(void *user, const struct oct_run *run, size_t thread), void *user,
                 struct octet_error *err)
 {
-    return each(compute, compute->workers->pool, layout, visit, user, err);
+    return each_run(compute, compute->workers->pool, layout, visit, user, err);
 }
 
 enum octet_status
@@ -119,5 +139,5 @@ oct_layout_in_order(const struct octet_compute *compute, const struct oct_layout
                     void (*visit)(void *user, const struct oct_run *run, size_t thread), void *user,
                     struct octet_error *err)
 {
-    return each(compute, NULL, layout, visit, user, err);
+    return each_run(compute, NULL, layout, visit, user, err);
 }

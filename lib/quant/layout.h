@@ -34,7 +34,11 @@ int64_t oct_layout_scale(const struct oct_layout *layout, int64_t row);
 struct oct_run {
     int64_t element, length; /* first element in the array */
     int64_t scale; /* its scale; of a kept row, those that follow it go with the next elements */
+    size_t item;   /* of work: the runs of an item are visited by one thread, in order */
 };
+
+/* How many items oct_layout_each makes. */
+size_t oct_layout_items(const struct oct_layout *layout);
 
 /* Calls visit(user, run, thread) for runs that cover the array, each element once, shared by the
  * workers. Runs are cut at the same places whatever the number of threads. */

@@ -312,10 +312,9 @@ static void visit_shift(void *user, const struct oct_run *run, size_t thread)
         y[i] -= s->zero_points[run->scale + (s->layout->is_kept ? i : 0)];
 }
 
-/* qvalue - zero_point as F32. */
-static enum octet_status shifted(const struct octet_compute *compute,
-                                 const struct octet_quantized *from, struct octet_array *out,
-                                 struct octet_error *err)
+enum octet_status oct_code_values(const struct octet_compute *compute,
+                                  const struct octet_quantized *from, struct octet_array *out,
+                                  struct octet_error *err)
 {
     struct oct_layout layout =
         oct_layout_make(from->qvalue.rank, from->qvalue.dim, from->zero_point.dim);
@@ -340,7 +339,7 @@ enum octet_status oct_dequantize(const struct octet_compute *compute,
     enum octet_status status = oct_scale_values(compute, &quantized->scale, &scale, err);
 
     if (status == OCTET_OK && quantized->zero_point.data)
-        status = shifted(compute, quantized, &x, err);
+        status = oct_code_values(compute, quantized, &x, err);
     if (status == OCTET_OK)
         status = oct_array_like(compute, &x, dtype, &made, err);
     if (status == OCTET_OK)

@@ -64,6 +64,11 @@ enum octet_status oct_scale_values(const struct octet_compute *compute,
 enum octet_status oct_quantized_check(const struct octet_quantized *quantized,
                                       struct octet_error *err) OCTET_MUST_CHECK;
 
+/* qvalue - zero_point as F32, of a quantized array that has zero points. */
+enum octet_status oct_code_values(const struct octet_compute *compute,
+                                  const struct octet_quantized *from, struct octet_array *out,
+                                  struct octet_error *err) OCTET_MUST_CHECK;
+
 /* (q - zero_point) * scale in the scale's dtype. */
 enum octet_status oct_dequantize(const struct octet_compute *compute,
                                  const struct octet_quantized *quantized, struct octet_array *out,

@@ -1,15 +1,15 @@
 /* What a quantization did to an operand, in figures: octet_operand_stats.
  *
- * Decision: sums are in f64, one for each run of the layout, joined in order of the runs; so they
+ * Decision: sums are in f64, one for each item of the layout, joined in order of the items; so they
  * too are the same for every number of threads. */
 #include <math.h>
 #include <string.h>
 
-#include "base/pool.h"
 #include "kernels/kernels.h"
+#include "quant/layout.h"
 #include "quant/quantize.h"
 
-enum { CHUNK = 2048, ITEM = 1 << 16 };
+enum { CHUNK = 2048 };
 
 struct share {
     float amax;
@@ -20,56 +20,60 @@ struct share {
 struct survey {
     const struct oct_kernels *kernels;
     const struct octet_array *array;
-    const struct octet_array *codes; /* NULL: not quantized */
-    const float *dequantized;        /* [elements] */
-    const float *ratios;             /* [elements], x / scale */
+    const struct oct_layout *layout;
+    const struct octet_array
+        *codes; /* NULL: not quantized. Their values, where there are zero points */
+    enum octet_dtype scale_dtype;
+    const float *scale, *inverse;
     float largest;
-    int64_t elements;
     struct share *shares; /* one for each item */
 };
 
-static void look_at(const struct survey *s, int64_t element, int64_t n, struct share *share)
+static void count_code(const struct survey *s, float x, float code, int64_t scale,
+                       struct share *share)
 {
-    float x[CHUNK];
+    double y = oct_round_to(s->scale_dtype, code * s->scale[scale]), loss = (double)x - y;
 
-    s->kernels->decode(
-        s->array->dtype, (size_t)n,
-        (const char *)s->array->data + (size_t)element * octet_dtype_bytes(s->array->dtype), x);
-    for (int64_t i = 0; i < n; i++) {
-        float magnitude = fabsf(x[i]);
-        if (!(magnitude <= 0x1.fffffep127f)) {
-            share->nonfinite++;
-            continue;
-        }
-        share->amax = magnitude > share->amax ? magnitude : share->amax;
-        if (!s->codes)
-            continue;
-        double y = s->dequantized[element + i], loss = (double)x[i] - y;
-        share->saturated += s->largest > 0 && fabsf(s->ratios[element + i]) > s->largest;
-        share->underflowed += magnitude > 0 && y == 0;
-        if (isfinite(y)) {
-            share->signal += (double)x[i] * x[i];
-            share->noise += loss * loss;
+    share->saturated += s->largest > 0 && fabsf(x * s->inverse[scale]) > s->largest;
+    share->underflowed += x != 0 && code == 0;
+    if (isfinite(y)) {
+        share->signal += (double)x * x;
+        share->noise += loss * loss;
+    }
+}
+
+static void look_at(void *user, const struct oct_run *run, size_t thread)
+{
+    const struct survey *s = user;
+    struct share *share = &s->shares[run->item];
+    size_t bytes = octet_dtype_bytes(s->array->dtype);
+    float x[CHUNK], codes[CHUNK];
+
+    (void)thread;
+    for (int64_t begin = 0; begin < run->length; begin += CHUNK) {
+        int64_t n = run->length - begin < CHUNK ? run->length - begin : CHUNK;
+        size_t element = (size_t)(run->element + begin);
+        s->kernels->decode(s->array->dtype, (size_t)n,
+                           (const char *)s->array->data + element * bytes, x);
+        if (s->codes)
+            s->kernels->decode(
+                s->codes->dtype, (size_t)n,
+                (const char *)s->codes->data + element * octet_dtype_bytes(s->codes->dtype), codes);
+        for (int64_t i = 0; i < n; i++) {
+            if (!isfinite(x[i])) {
+                share->nonfinite++;
+                continue;
+            }
+            share->amax = fabsf(x[i]) > share->amax ? fabsf(x[i]) : share->amax;
+            if (s->codes)
+                count_code(s, x[i], codes[i], run->scale + (s->layout->is_kept ? begin + i : 0),
+                           share);
         }
     }
 }
 
-static void look_at_item(void *user, size_t item, size_t thread)
+static void add_scales(int64_t count, const float *scale, struct oct_stats *stats)
 {
-    const struct survey *s = user;
-    int64_t begin = (int64_t)item * ITEM, end = begin + ITEM;
-
-    (void)thread;
-    end = end < s->elements ? end : s->elements;
-    for (; begin < end; begin += CHUNK)
-        look_at(s, begin, end - begin < CHUNK ? end - begin : CHUNK, &s->shares[item]);
-}
-
-static void add_scales(const struct octet_quantized *quantized, const float *scale,
-                       struct oct_stats *stats)
-{
-    int64_t count = octet_array_elements(&quantized->scale);
-
     for (int64_t i = 0; i < count; i++) {
         if (!isfinite(scale[i])) /* of a group with a NaN or Inf: counted as nonfinite there */
             continue;
@@ -81,37 +85,30 @@ static void add_scales(const struct octet_quantized *quantized, const float *sca
     }
 }
 
-/* x / scale and the dequantized values, as f32 arrays. */
 static enum octet_status prepare(const struct octet_compute *compute,
-                                 const struct octet_quantized *quantized, struct survey *s,
+                                 const struct octet_quantized *quantized,
+                                 struct octet_array *values, struct survey *s,
                                  struct oct_stats *stats, struct octet_error *err)
 {
-    struct octet_array ratios, dequantized, wide;
     int64_t count = octet_array_elements(&quantized->scale);
     float *inverse = OCTET_NEW_ARRAY(compute->arena, count, float);
-    const float *scale;
-    enum octet_status status;
+    enum octet_status status = oct_scale_values(compute, &quantized->scale, &s->scale, err);
 
-    if (!inverse)
+    if (status == OCTET_OK && !inverse)
         return octet_arena_exhausted(compute->arena, err);
-    status = oct_scale_values(compute, &quantized->scale, &scale, err);
-    if (status == OCTET_OK)
-        status = oct_array_like(compute, s->array, OCTET_DTYPE_F32, &ratios, err);
+    s->codes = &quantized->qvalue;
+    if (status == OCTET_OK && quantized->zero_point.data) {
+        status = oct_code_values(compute, quantized, values, err);
+        s->codes = values;
+        s->largest = 0; /* the range is not symmetric */
+    }
     if (status != OCTET_OK)
         return status;
     for (int64_t i = 0; i < count; i++)
-        inverse[i] = 1.0f / scale[i];
-    add_scales(quantized, scale, stats);
-    status = oct_multiply(compute, s->array, quantized->scale.dim, inverse, &ratios, err);
-    if (status == OCTET_OK)
-        status = oct_dequantize(compute, quantized, &dequantized, err);
-    if (status == OCTET_OK)
-        status = oct_array_cast(compute, &dequantized, OCTET_DTYPE_F32, &wide, err);
-    if (status != OCTET_OK)
-        return status;
-    s->codes = &quantized->qvalue;
-    s->ratios = ratios.data;
-    s->dequantized = wide.data;
+        inverse[i] = 1.0f / s->scale[i];
+    s->inverse = inverse;
+    s->scale_dtype = quantized->scale.dtype;
+    add_scales(count, s->scale, stats);
     return OCTET_OK;
 }
 
@@ -132,21 +129,24 @@ enum octet_status oct_stats_add(const struct octet_compute *compute,
                                 const struct octet_quantized *quantized, float largest,
                                 struct oct_stats *stats, struct octet_error *err)
 {
+    const int64_t one[OCTET_ARRAY_RANK_MAX] = {1, 1, 1, 1, 1, 1, 1, 1};
+    struct oct_layout layout =
+        oct_layout_make(array->rank, array->dim, quantized ? quantized->scale.dim : one);
+    size_t items = oct_layout_items(&layout);
     struct survey s = {.kernels = compute->workers->kernels,
                        .array = array,
-                       .largest = quantized && quantized->zero_point.data ? 0 : largest,
-                       .elements = octet_array_elements(array)};
-    size_t items = (size_t)((s.elements + ITEM - 1) / ITEM);
+                       .layout = &layout,
+                       .largest = largest,
+                       .shares = OCTET_NEW_ARRAY(compute->arena, items, struct share)};
+    struct octet_array values;
     enum octet_status status = OCTET_OK;
 
-    s.shares = OCTET_NEW_ARRAY(compute->arena, items, struct share);
     if (!s.shares)
         return octet_arena_exhausted(compute->arena, err);
     if (quantized)
-        status = prepare(compute, quantized, &s, stats, err);
+        status = prepare(compute, quantized, &values, &s, stats, err);
     if (status == OCTET_OK)
-        status =
-            oct_pool_run(compute->workers->pool, items, compute->cancel, look_at_item, &s, err);
+        status = oct_layout_each(compute, &layout, look_at, &s, err);
     for (size_t i = 0; i < items && status == OCTET_OK; i++)
         join(&s.shares[i], stats);
     stats->figures.is_quantized |= quantized != NULL;
