@@ -269,6 +269,16 @@ static INLINE void quantize_loop(enum octet_dtype dtype, enum octet_dtype qtype,
     vf32 factor = vf32_set1(n ? inverse[0] : 0);
     size_t i = 0;
 
+    for (; i + 4 * VL <= n; i += 4 * VL) {
+        vu32 four[4];
+#pragma GCC unroll 4
+        for (size_t v = 0; v < 4; v++) {
+            if (stride)
+                factor = vf32_load(inverse + i + v * VL);
+            four[v] = quantized(dtype, qtype, p + (i + v * VL) * bytes, factor);
+        }
+        vu32_store_u8_x4(q + i, four);
+    }
     for (; i + VL <= n; i += VL) {
         if (stride)
             factor = vf32_load(inverse + i);

@@ -159,6 +159,14 @@ static INLINE void vu32_store_u8(void *p, vu32 v)
     __m128i half = narrow_u16(v);
     _mm_storel_epi64(p, _mm_packus_epi16(half, half));
 }
+/* Four vectors of bytes. Packing works within halves of 128 bits; the last step puts them in order.
+ */
+static INLINE void vu32_store_u8_x4(void *p, const vu32 v[4])
+{
+    __m256i low = _mm256_packus_epi32(v[0], v[1]), high = _mm256_packus_epi32(v[2], v[3]);
+    __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    _mm256_storeu_si256(p, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
+}
 
 /* ---- Codes, by way of F16: VCVTPH2PS takes its subnormals whatever DAZ says ---- */
 

@@ -162,6 +162,14 @@ static INLINE void vu32_store_u8(void *p, vu32 v)
 {
     _mm_storeu_si128(p, _mm512_cvtepi32_epi8(v));
 }
+/* Four vectors of bytes. Packing works within quarters of 128 bits; the last step puts them in
+ * order. */
+static INLINE void vu32_store_u8_x4(void *p, const vu32 v[4])
+{
+    __m512i low = _mm512_packus_epi32(v[0], v[1]), high = _mm512_packus_epi32(v[2], v[3]);
+    __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
+}
 
 /* ---- Codes, by way of F16: see avx2/simd.h ---- */
 

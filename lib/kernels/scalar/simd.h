@@ -122,6 +122,11 @@ static inline void vu32_store_u16(void *p, vu32 v)
     uint16_t half = (uint16_t)v;
     memcpy(p, &half, sizeof half);
 }
+static inline void vu32_store_u8_x4(void *p, const vu32 v[4])
+{
+    for (int i = 0; i < 4; i++)
+        ((uint8_t *)p)[i] = (uint8_t)v[i];
+}
 static inline vu32 vu32_from_u16(const void *p)
 {
     uint16_t half;
