@@ -642,12 +642,13 @@ static void take_result(struct call *call, struct job *job)
     }
 }
 
-/* Its first budget was too small: once more, with all that a request may have. */
+/* Its budget was too small: once more with a larger one. */
 static bool run_again(struct call *call, struct job *job)
 {
     if (!job->wants_memory || call->is_gone || call->is_ending)
         return false;
-    job->memory_bytes = job->method->memory_bytes;
+    job->memory_bytes = job->memory_wanted < job->method->memory_bytes ? job->memory_wanted
+                                                                       : job->method->memory_bytes;
     job->wants_memory = false;
     return scheduler_push_again(&call->loop->schedulers[job->method->pool], job, call->peer);
 }

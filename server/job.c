@@ -13,6 +13,9 @@
  * all of it again as a reply come to some six times the request; small ones need room for what does
  * not depend on the size. */
 enum { TENSOR_BASE_BYTES = 32 << 20, TENSOR_FACTOR = 8 };
+/* Results are asked for before anything is computed, so a try that fails costs little, and a budget
+ * that grows in steps does not keep all others from running. */
+enum { BUDGET_GROWTH = 8, SLACK_BYTES = 2 << 20 };
 
 static uint64_t first_budget(const struct method *method, size_t body_bytes)
 {
@@ -151,6 +154,8 @@ void job_run(struct job *job)
         may_grow && job->status == OCTET_RESOURCE_EXHAUSTED && !job->is_reply_too_large;
     if (!job->wants_memory)
         request_free(job);
+    else if (job->memory_wanted <= job->memory_bytes)
+        job->memory_wanted = job->memory_bytes * BUDGET_GROWTH;
 }
 
 enum octet_status job_reply(struct job *job, const ProtobufCMessage *message,
@@ -164,11 +169,13 @@ enum octet_status job_reply(struct job *job, const ProtobufCMessage *message,
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
                           "the reply has %zu bytes, more than limits.max_message_bytes, %" PRId64,
                           size, job->settings->reply_bytes_max);
-    if (size > left)
+    if (size > left) { /* after all the work; the next try knows how much it takes */
+        job->memory_wanted = job->memory_bytes + (size - left) + SLACK_BYTES;
         return octet_fail(
             err, OCTET_RESOURCE_EXHAUSTED, NULL,
             "the reply has %zu bytes, but only %zu of limits.request_memory_bytes are left", size,
             left);
+    }
     struct block block = blocks_take(job->settings->blocks, size);
     if (!block.start)
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");

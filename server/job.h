@@ -11,7 +11,7 @@
  *
  * Budget: request, arena and reply together. That of a method with tensors is first guessed from
  * the request's size, so that many small ones run at a time; a job for which that was too little
- * says so (wants_memory) and runs once more with all that a request may have. */
+ * says so (wants_memory) and runs once more with a larger one. */
 #ifndef OCTET_SERVER_JOB_H
 #define OCTET_SERVER_JOB_H
 
@@ -46,6 +46,7 @@ struct job {
     grpc_byte_buffer *body; /* the job's; the lane frees it once it is in one piece or decoded */
     size_t body_bytes;
     uint64_t memory_bytes;   /* its budget */
+    uint64_t memory_wanted;  /* its next one, with wants_memory */
     bool wants_memory;       /* it did not suffice: to run again */
     bool was_large;          /* left much free memory behind */
     bool is_reply_too_large; /* for any message; more memory does not help */

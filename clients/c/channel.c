@@ -136,12 +136,16 @@ static grpc_channel *create_channel(const struct octet_client_options *options,
 {
     char receive[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, send[] = GRPC_ARG_MAX_SEND_MESSAGE_LENGTH;
     char retries[] = GRPC_ARG_ENABLE_RETRIES, proxy[] = GRPC_ARG_ENABLE_HTTP_PROXY;
+    char frame[] = GRPC_ARG_HTTP2_MAX_FRAME_SIZE, chunk[] = GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE;
     char encodings[] = GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET;
     grpc_arg list[] = {
         {.type = GRPC_ARG_INTEGER, .key = receive, .value.integer = (int)reply_max},
         {.type = GRPC_ARG_INTEGER, .key = send, .value.integer = -1},
         {.type = GRPC_ARG_INTEGER, .key = retries, .value.integer = 0},
         {.type = GRPC_ARG_INTEGER, .key = encodings, .value.integer = 1},
+        /* As the server's: fewer, larger frames. */
+        {.type = GRPC_ARG_INTEGER, .key = frame, .value.integer = 4 << 20},
+        {.type = GRPC_ARG_INTEGER, .key = chunk, .value.integer = 1 << 20},
         {.type = GRPC_ARG_INTEGER, .key = proxy, .value.integer = !is_local(options->target)},
     };
     grpc_channel_args args = {sizeof list / sizeof *list, list};

@@ -164,15 +164,17 @@ static enum octet_status take_reply(struct exchange *x, struct octet_client_repl
                                     struct octet_error *err)
 {
     grpc_byte_buffer_reader reader;
+    grpc_slice *piece;
+    size_t at = 0;
 
     if (!x->received || !grpc_byte_buffer_reader_init(&reader, x->received))
         return octet_fail(err, OCTET_INTERNAL, NULL, "the server sent no message");
-    grpc_slice all = grpc_byte_buffer_reader_readall(&reader);
-    reply->size = GRPC_SLICE_LENGTH(all);
+    reply->size = grpc_byte_buffer_length(x->received);
     reply->data = malloc(reply->size + 1);
-    if (reply->data)
-        memcpy(reply->data, GRPC_SLICE_START_PTR(all), reply->size);
-    grpc_slice_unref(all);
+    while (reply->data && at < reply->size && grpc_byte_buffer_reader_peek(&reader, &piece)) {
+        memcpy((char *)reply->data + at, GRPC_SLICE_START_PTR(*piece), GRPC_SLICE_LENGTH(*piece));
+        at += GRPC_SLICE_LENGTH(*piece);
+    }
     grpc_byte_buffer_reader_destroy(&reader);
     return reply->data ? OCTET_OK
                        : octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,

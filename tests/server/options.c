@@ -125,6 +125,8 @@ START_TEST(files_are_read_strictly)
     EXPECT(2, check_file("limits: {config_request_bytes: 2MiB, max_message_bytes: 1MiB}\n"),
            "limits.max_message_bytes");
     EXPECT(2, check_file("limits: {max_message_bytes: 99999999999999999999}\n"), "whole number");
+    EXPECT(2, check_file("limits: {request_memory_bytes: 1KiB}\n"), "limits.request_memory_bytes");
+    EXPECT(2, check_file("lane_threads: 1025\n"), "lane_threads");
 }
 END_TEST
 
