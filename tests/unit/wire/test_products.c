@@ -77,8 +77,10 @@ static void fill_tensor(Octet__V1__Tensor *t, int64_t *shape, Octet__V1__DataTyp
     struct octet_array array = {.dtype = (enum octet_dtype)dtype, .rank = (int32_t)rank};
 
     octet__v1__tensor__init(t);
-    memcpy(shape, dims, rank * sizeof *shape);
-    memcpy(array.dim, dims, rank * sizeof *shape);
+    if (rank) {
+        memcpy(shape, dims, rank * sizeof *shape);
+        memcpy(array.dim, dims, rank * sizeof *shape);
+    }
     t->dtype = dtype;
     t->shape = shape;
     t->n_shape = rank;
