@@ -7,10 +7,10 @@ tests/golden/data/README.md. Nothing of Qwix is reimplemented here: the operatio
 the quantized operands are taken from the calls of its own quantize_with_scale_zero_point.
 
 Needs: qwix 0.1.8, jax 0.10.2 (CPU), flax 0.12.8; for gmm also a checkout of MaxText (--maxtext .../src).
-Cases are random and depend only on --seed, the kind and the case's number.
+Cases are random and depend only on --seed, the kind, the case's number and --variants.
 
 usage: make_qwix.py OUT --kinds casts,quantize,dot,qarray,ragged,gmm,einsum,conv,static --count 100 [--seed 1]
-       [--first 0] [--maxtext DIR]
+       [--first 0] [--variants 1] [--maxtext DIR]   variants: cases in a row that differ in their numbers only
 """
 import argparse
 import dataclasses
@@ -82,8 +82,12 @@ def pick(rng, *choices):
     return choices[int(rng.integers(len(choices)))]
 
 
-def numbers(rng, shape, dtype, special=None):
+VALUES = [None]  # the generator of numbers; shapes and rules come from another, so that cases can share them
+
+
+def numbers(shape, dtype, special=None):
     """Normal numbers whose size differs by row and column; or rows of special values."""
+    rng = VALUES[0]
     shape = tuple(shape)
     x = rng.standard_normal(shape) * np.exp(rng.normal(0, 1))
     for axis, dim in enumerate(shape):
@@ -439,8 +443,8 @@ def dtypes_of(rng):
     return pick(rng, (FLOAT, FLOAT), (FLOAT, FLOAT), (FLOAT, FLOAT), (BRAIN, BRAIN), (BRAIN, BRAIN), (BRAIN, FLOAT))
 
 
-def cotangent(rng, special=()):
-    return lambda out: numbers(rng, out.shape, out.dtype, special)
+def cotangent(special=()):
+    return lambda out: numbers(out.shape, out.dtype, special)
 
 
 def finished(case, tensors, attempt):
@@ -481,7 +485,7 @@ def make_dot(rng, number):
         weight = 1
     dtypes = dtypes_of(rng)
     special = special_of(rng)
-    operands = [numbers(rng, s, d, special if rng.random() < 0.7 else ()) for s, d in zip(shapes, dtypes)]
+    operands = [numbers(s, d, special if rng.random() < 0.7 else ()) for s, d in zip(shapes, dtypes)]
     case = {"op": "dot_general", "rule": rule, "rule_name": flavour, "letters": letters, "dimension_numbers": dims,
             "weight_operand": {1: "rhs", 0: "lhs", None: None}[weight], "special": special,
             "dtypes": [d.name for d in dtypes]}
@@ -489,7 +493,7 @@ def make_dot(rng, number):
 
     def attempt():
         run_under_rule(lambda a, b: jax.lax.dot_general(a, b, dims_tuple(dims)), operands, weight, rule,
-                       cotangent(rng, special_of(rng, 0.1)), tensors)
+                       cotangent(special_of(rng, 0.1)), tensors)
         found = RECORDER.tensors()
         case["config"] = Provider.config
         sparse = ((rule or {}).get("additional_qt_config") or {}).get("sparsity_rule")
@@ -513,13 +517,13 @@ def make_static(rng, number):
     b, s, d, f = (pick(rng, 2, 3, 4), pick(rng, 3, 5), pick(rng, 8, 16), pick(rng, 6, 10))
     dims = [[[2], [0]], [[], []]]
     dtype = pick(rng, FLOAT, FLOAT, BRAIN)
-    operands = [numbers(rng, (b, s, d), dtype), numbers(rng, (d, f), dtype)]
+    operands = [numbers((b, s, d), dtype), numbers((d, f), dtype)]
     case = {"op": "dot_general", "rule": rule, "rule_name": "static", "letters": ["bsd", "df", "bsf"],
             "dimension_numbers": dims, "weight_operand": "rhs", "special": [], "dtypes": [dtype.name] * 2}
     tensors = {"lhs": operands[0], "rhs": operands[1]}
 
     def attempt():
-        run_under_rule(lambda a, c: jax.lax.dot_general(a, c, dims_tuple(dims)), operands, 1, rule, cotangent(rng),
+        run_under_rule(lambda a, c: jax.lax.dot_general(a, c, dims_tuple(dims)), operands, 1, rule, cotangent(),
                        tensors, mutable=True)
         case["config"] = Provider.config
         return RECORDER.tensors()
@@ -550,7 +554,7 @@ def make_qarray(rng, number):
     operands, tensors, hows = [], {}, []
     for side in (0, 1):
         name = ("lhs", "rhs")[side]
-        x = numbers(rng, shapes[side], dtypes[side], special)
+        x = numbers(shapes[side], dtypes[side], special)
         if not which[side]:
             operands.append(x)
             tensors[name] = x
@@ -593,7 +597,7 @@ def make_quantize(rng, number):
     for index in range(6):
         rank = int(rng.integers(1, 6))
         qtype = pick(rng, *QTYPES)
-        limit = {1: 300, 2: 24, 3: 10, 4: 6, 5: 4}[rank]
+        limit = {1: 200, 2: 20, 3: 8, 4: 5, 5: 4}[rank]
         shape = [int(rng.integers(1, limit + 1)) for _ in range(rank)]
         channels, tiles = [], {}
         block = BLOCK.get(qtype)
@@ -614,7 +618,7 @@ def make_quantize(rng, number):
         asymmetric = qtype in ("int8", "int4")
         method = calibration_of(rng, asymmetric or rng.random() < 0.05, 0.4)
         special = special_of(rng, 0.5)
-        x = numbers(rng, shape, dtype, special + (["huge"] if rng.random() < 0.05 else []))
+        x = numbers(shape, dtype, special + (["huge"] if rng.random() < 0.05 else []))
         how = qarray.HowToQuantize(qtype=QTYPES[qtype], channelwise_axes=channels, tiled_axes=tiles,
                                    calibration_method=method)
         name, source = f"c{index:02d}", f"x{index:02d}"
@@ -647,6 +651,7 @@ def make_casts(rng, number):
         x = jnp.asarray(np.arange(65536, dtype=np.uint16).view(BRAIN))
         names = [name]
     else:
+        rng = VALUES[0]
         bits = rng.integers(0, 2 ** 32, 600, dtype=np.uint32).view(np.float32)
         around = []
         for dtype in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float4_e2m1fn):
@@ -720,13 +725,13 @@ def make_ragged(rng, number):
     dtype = pick(rng, FLOAT, FLOAT, BRAIN)
     special = special_of(rng, 0.15)
     sizes = group_sizes_of(rng, groups, m, rng.random() < 0.6)
-    operands = [numbers(rng, (m, k), dtype, special), numbers(rng, (groups, k, n), dtype)]
+    operands = [numbers((m, k), dtype, special), numbers((groups, k, n), dtype)]
     case = {"op": "ragged_dot", "rule": rule, "rule_name": kind, "transpose_rhs": False, "special": special,
             "valid_rows": int(sizes.sum()), "dtypes": [dtype.name] * 2}
     tensors = {"lhs": operands[0], "rhs": operands[1], "group_sizes": sizes}
 
     def attempt():
-        run_under_rule(lambda a, b: jax.lax.ragged_dot(a, b, jnp.asarray(sizes)), operands, 1, rule, cotangent(rng),
+        run_under_rule(lambda a, b: jax.lax.ragged_dot(a, b, jnp.asarray(sizes)), operands, 1, rule, cotangent(),
                        tensors)
         return RECORDER.tensors()
 
@@ -794,8 +799,8 @@ def make_gmm(rng, number, maxtext):
     dtype = pick(rng, FLOAT, FLOAT, BRAIN)
     special = special_of(rng, 0.1)
     sizes = group_sizes_of(rng, groups, m, rng.random() < 0.6)
-    operands = [numbers(rng, (m, k), dtype, special),
-                numbers(rng, (groups, n, k) if transposed else (groups, k, n), dtype)]
+    operands = [numbers((m, k), dtype, special),
+                numbers((groups, n, k) if transposed else (groups, k, n), dtype)]
     case = {"op": "gmm", "rule": rule, "rule_name": kind, "transpose_rhs": transposed, "special": special,
             "valid_rows": int(sizes.sum()), "tiling": tiles, "preferred_element_type": dtype.name,
             "dtypes": [dtype.name] * 2}
@@ -807,7 +812,7 @@ def make_gmm(rng, number, maxtext):
         out, pull = jax.vjp(lambda a, b: ops.gmm(
             a, b, jnp.asarray(sizes), dtype, tuple(tiles), transpose_rhs=transposed, interpret=True,
             use_qwix_quantization=ready is not None, qwix_rule=ready), *operands)
-        tensors["out"], tensors["g"] = out, numbers(rng, out.shape, out.dtype)
+        tensors["out"], tensors["g"] = out, numbers(out.shape, out.dtype)
         tensors["dlhs"], tensors["drhs"] = pull(tensors["g"])
         return RECORDER.tensors()
 
@@ -841,7 +846,7 @@ def make_einsum(rng, number):
     if shapes[0] == shapes[1]:
         weight = None
     dtypes = dtypes_of(rng)
-    operands = [numbers(rng, s, d) for s, d in zip(shapes, dtypes)]
+    operands = [numbers(s, d) for s, d in zip(shapes, dtypes)]
     case = {"op": "einsum", "einsum": equation, "rule": rule, "rule_name": "einsum",
             "weight_operand": {1: "rhs", 0: "lhs", None: None}[weight], "dtypes": [d.name for d in dtypes],
             "special": []}
@@ -857,7 +862,7 @@ def make_einsum(rng, number):
 
         Provider._create_dot_general_qt_config = watch
         try:
-            run_under_rule(lambda a, b: jnp.einsum(equation, a, b), operands, weight, rule, cotangent(rng), tensors)
+            run_under_rule(lambda a, b: jnp.einsum(equation, a, b), operands, weight, rule, cotangent(), tensors)
         finally:
             Provider._create_dot_general_qt_config = original
         case["config"] = Provider.config
@@ -902,7 +907,7 @@ def make_conv(rng, number):
     if rule and rng.random() < 0.2:  # XLA takes one type only
         rule["weight_qtype"] = rule["act_qtype"] = pick(rng, "int8", "e5m2", "e4m3")
     dtypes = [pick(rng, FLOAT, FLOAT, BRAIN)] * 2
-    operands = [numbers(rng, [b, *image, c], dtypes[0]), numbers(rng, [*window, c // groups, o], dtypes[1])]
+    operands = [numbers([b, *image, c], dtypes[0]), numbers([*window, c // groups, o], dtypes[1])]
     if operands[0].shape == operands[1].shape:
         return None
     pads = jax.lax.padtype_to_pads(
@@ -935,6 +940,7 @@ def main():
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--variants", type=int, default=1)
     parser.add_argument("--maxtext", default="")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -944,18 +950,20 @@ def main():
             continue
         made = dropped = 0
         for number in range(arguments.first, arguments.first + arguments.count):
-            rng = np.random.default_rng([arguments.seed, zlib.crc32(kind.encode()), number])
+            root = [arguments.seed, zlib.crc32(kind.encode())]
+            shape_number = number // arguments.variants
+            rng, VALUES[0] = np.random.default_rng(root + [shape_number]), np.random.default_rng(root + [number, 1])
             more = (arguments.maxtext,) if kind == "gmm" else ()
-            result = KINDS[kind](rng, number, *more)
+            result = KINDS[kind](rng, shape_number, *more)
             if result is None:
                 dropped += 1
                 continue
             case, tensors = result
             name = f"{kind}_{arguments.seed}_{number:04d}"
-            case |= {"name": name, "seed": [arguments.seed, number], "split": "made"}
+            case |= {"name": name, "seed": [arguments.seed, number, arguments.variants], "split": "made"}
             write_file(arguments.out / f"{name}.safetensors", tensors, case)
             made += 1
-            if made % 20 == 0:
+            if made % (20 * arguments.variants) == 0:
                 jax.clear_caches()
         print(f"{kind}: {made} files, {dropped} dropped (XLA's CPU backend cannot run them)", flush=True)
 

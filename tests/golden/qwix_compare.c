@@ -401,6 +401,26 @@ static double *dequantized(const struct check *k, enum side side, const char *ba
     return values;
 }
 
+/* The same with (|q| + |zp|): a zero point's share is subtracted from the sum, which was rounded
+ * before. */
+static double *magnitudes(const struct check *k, const char *base)
+{
+    const struct octet_array *q = theirs(k, NAME("%s_q", base)),
+                             *zp = theirs(k, NAME("%s_zp", base));
+    double *values;
+
+    if (!q)
+        return qwix_doubles(k->arena, theirs(k, base));
+    values = qwix_doubles(k->arena, q);
+    const double *scales = qwix_doubles(k->arena, theirs(k, NAME("%s_scale", base))),
+                 *zeros = zp ? qwix_doubles(k->arena, zp) : NULL;
+    for (int64_t i = 0; i < octet_array_elements(q); i++) {
+        int64_t at = scale_index(q, theirs(k, NAME("%s_scale", base)), i);
+        values[i] = (fabs(values[i]) + (zeros ? fabs(zeros[at]) : 0)) * scales[at];
+    }
+    return values;
+}
+
 /* An operand of the forward product. */
 static double *operand(const struct check *k, enum side side, const char *base)
 {
@@ -556,6 +576,9 @@ static void compare_sum(struct check *k, const char *name, const struct qwix_ter
         if (side == OURS)
             sums.ours = value;
     }
+    if (is_out && (theirs(k, NAME("%s_zp", left)) || theirs(k, NAME("%s_zp", right))))
+        qwix_terms_sum(terms, target, ia, magnitudes(k, left), ib, magnitudes(k, right), n,
+                       OCTET_NEW_ARRAY(k->arena, n + 1, double), sums.size);
     compare_result(k, name, &sums);
 }
 
