@@ -3,6 +3,7 @@
  * Decision: an equation with an explicit result, each name once an operand, and every name in the
  * result or in both operands: what a matmul is. Others would be sums and diagonals around it, which
  * no rule touches. Source: JAX 0.10.2, numpy/einsum.py; Qwix 0.1.8, providers/qt.py; formula 18. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -186,22 +187,43 @@ static void exchange(struct oct_record *record, struct octet_product *out)
     }
 }
 
-static enum octet_status check_ranks(const struct equation *e, const char *equation,
-                                     const struct octet_operand *lhs,
-                                     const struct octet_operand *rhs, struct octet_error *err)
+static const struct octet_array *shape_of(const struct octet_operand *operand)
 {
-    int32_t l = lhs->is_quantized ? lhs->quantized.qvalue.rank : lhs->array.rank;
-    int32_t r = rhs->is_quantized ? rhs->quantized.qvalue.rank : rhs->array.rank;
+    return operand->is_quantized ? &operand->quantized.qvalue : &operand->array;
+}
 
-    if (l != (int32_t)strlen(e->lhs))
+static enum octet_status check_shapes(const struct equation *e, const char *equation,
+                                      const struct octet_operand *lhs,
+                                      const struct octet_operand *rhs, struct octet_error *err)
+{
+    const struct octet_array *l = shape_of(lhs), *r = shape_of(rhs);
+    char a[160], b[160];
+
+    if (l->rank != (int32_t)strlen(e->lhs))
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "lhs.shape",
-                          "has rank %d, but '%s' in '%.80s' %zu axes", l, e->lhs, equation,
+                          "has rank %d, but '%s' in '%.80s' %zu axes", l->rank, e->lhs, equation,
                           strlen(e->lhs));
-    if (r != (int32_t)strlen(e->rhs))
+    if (r->rank != (int32_t)strlen(e->rhs))
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "rhs.shape",
-                          "has rank %d, but '%s' in '%.80s' %zu axes", r, e->rhs, equation,
+                          "has rank %d, but '%s' in '%.80s' %zu axes", r->rank, e->rhs, equation,
                           strlen(e->rhs));
+    for (const char *p = e->lhs; *p; p++)
+        if (strchr(e->rhs, *p) && l->dim[p - e->lhs] != r->dim[index_of(e->rhs, *p)])
+            return octet_fail(
+                err, OCTET_INVALID_ARGUMENT, "rhs.shape",
+                "%s does not go with lhs %s: '%c' is %" PRId64 " there and %" PRId64 " here",
+                octet_array_shape_text(r, b, sizeof b), octet_array_shape_text(l, a, sizeof a), *p,
+                l->dim[p - e->lhs], r->dim[index_of(e->rhs, *p)]);
     return OCTET_OK;
+}
+
+/* What dot_general calls lhs is the caller's rhs, and the other way round. */
+static void exchange_names(struct octet_error *err)
+{
+    if (err && strncmp(err->field, "lhs", 3) == 0)
+        err->field[0] = 'r';
+    else if (err && strncmp(err->field, "rhs", 3) == 0)
+        err->field[0] = 'l';
 }
 
 enum octet_status oct_quant_einsum(const struct octet_compute *compute, const char *equation,
@@ -218,7 +240,7 @@ enum octet_status oct_quant_einsum(const struct octet_compute *compute, const ch
 
     if (why)
         return refuse(equation, why, err);
-    enum octet_status status = check_ranks(&e, equation, lhs, rhs, err);
+    enum octet_status status = check_shapes(&e, equation, lhs, rhs, err);
     if (status != OCTET_OK)
         return status;
     result_names(e.result, e.lhs, e.rhs, names);
@@ -236,6 +258,8 @@ enum octet_status oct_quant_einsum(const struct octet_compute *compute, const ch
     status = run_turned(compute, &e, names, rhs, lhs, &dims, &flipped, record, out, err);
     if (status == OCTET_OK)
         exchange(record, out);
+    else
+        exchange_names(err);
     return status;
 }
 

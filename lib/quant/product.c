@@ -331,7 +331,7 @@ static enum octet_status choose_tiles(struct plan *plan, const struct oct_value 
         int64_t l = tile_of(lhs, dims->lhs_contracting[i]);
         int64_t r = tile_of(rhs, dims->rhs_contracting[i]);
         if (l && r && l != r)
-            return octet_fail(err, OCTET_INVALID_ARGUMENT, "rhs.scale.shape",
+            return octet_fail(err, OCTET_INVALID_ARGUMENT, "rhs.quantized.scale.shape",
                               "tiles of %" PRId64 " along contracting axis %d do not go with lhs' "
                               "tiles of %" PRId64,
                               r, dims->rhs_contracting[i], l);
@@ -559,7 +559,7 @@ enum octet_status oct_product_run(const struct octet_compute *compute,
             status = dequantized(&inner, product->rhs, &rhs, err);
     } else if (lhs.is_quantized && rhs.is_quantized && lhs.quantized.zero_point.data &&
                rhs.quantized.zero_point.data) {
-        status = octet_fail(err, OCTET_INVALID_ARGUMENT, "rhs.zero_point",
+        status = octet_fail(err, OCTET_INVALID_ARGUMENT, "rhs.quantized.zero_point",
                             "both operands have zero points; one of them may");
     }
     if (status == OCTET_OK)
