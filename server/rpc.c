@@ -102,7 +102,8 @@ static size_t server_arguments(const struct config *config, grpc_arg out[ARGUMEN
 }
 
 /* How large a request is shows only when all of it is there. The quota is for a crowd that sends at
- * the same time: gRPC ends calls, with RESOURCE_EXHAUSTED, that would take what it holds above it.
+ * the same time: gRPC ends calls, with RESOURCE_EXHAUSTED, that would take what it holds above it,
+ * and may close connections without calls (their next one gets UNAVAILABLE).
  * 20 requests of 64 MiB and memory_bytes of 384 MiB: 520 MiB at most, and 1,090 without. */
 static grpc_resource_quota *create_quota(const struct config *config)
 {

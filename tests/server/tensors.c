@@ -248,8 +248,9 @@ START_TEST(a_crowd_of_large_requests_stays_within_the_memory)
     for (int i = 0; i < CROWD; i++) {
         struct reply reply;
         client_wait(pending[i], &reply);
-        ck_assert_msg(reply.status == 0 || reply.status == 8, "status %d: %s", reply.status,
-                      reply.text);
+        /* gRPC may also close a connection on which nothing has begun: UNAVAILABLE, try again. */
+        ck_assert_msg(reply.status == 0 || reply.status == 8 || reply.status == 14, "status %d: %s",
+                      reply.status, reply.text);
         ok += reply.status == 0;
         reply_free(&reply);
     }
