@@ -11,6 +11,9 @@ int main(void)
     suite_add_tcase(suite, bug_tests());
     suite_add_tcase(suite, quantize_tests());
     suite_add_tcase(suite, dot_tests());
+    suite_add_tcase(suite, grouped_tests());
+    suite_add_tcase(suite, einsum_tests());
+    suite_add_tcase(suite, conv_tests());
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);

@@ -537,6 +537,14 @@ static struct ref once_rounded(const struct grouped *g, const struct ref_value *
     return multiply(&l, &r, dims);
 }
 
+/* Zero points and small tiles: both sides are what they stand for, in their scale's type. */
+static bool must_be_plain(const struct ref_value *a, const struct ref_value *b, int32_t axis)
+{
+    struct axes left = {1, {1}}, right = {1, {axis + 1}};
+
+    return a->zero.v || b->zero.v || has_small_tiles(a, &left) || has_small_tiles(b, &right);
+}
+
 static void put(struct ref *out, int64_t at, const struct ref *part)
 {
     for (int64_t i = 0; i < part->count; i++)
@@ -551,7 +559,14 @@ static struct ref by_rows(const struct grouped *g, const struct ref_value *a,
         .contracting_count = 1, .lhs_contracting = {1}, .rhs_contracting = {axis}};
     int64_t columns = b->x.dim[2 - axis];
     struct ref out = ref_make(dtype, 2, DIMS(g->m, columns));
+    struct ref_value plain_a, plain_b;
 
+    if (must_be_plain(a, b, axis)) {
+        plain_a = made_plain(a);
+        plain_b = made_plain(b);
+        a = &plain_a;
+        b = &plain_b;
+    }
     for (int64_t e = 0; e < g->groups; e++) {
         int64_t first = g->first[e], count = g->first[e + 1] - first;
         struct ref_value rows = pick_rows(a, first, count), matrix = pick_matrix(b, e);
@@ -599,7 +614,8 @@ static struct ref_value factor_of(const struct grouped *g, const struct ref *cot
 {
     struct ref_value factor = {.x = *cotangent};
     bool folds = g->s.bwd || g->is_gmm;
-    bool has_tiles = ref_tile(g->s.tile, g->k) && !g->is_gmm;
+    int32_t k_axis = y_axis == 0 ? 1 : g->transposed ? 2 : 1; /* of y */
+    bool has_tiles = y->scale.v && y->scale.dim[k_axis] != 1;
 
     if (y->scale.v && has_tiles && folds && !given->scale.v) {
         *y = *given;
