@@ -26,6 +26,8 @@ void bench_begin(void); /* checked fixtures, before and after each test */
 void bench_end(void);
 void bench_clear(void); /* forgets arrays and rules */
 void bench_use(size_t workers);
+/* Every kernel set in turn; now and then with several threads, whose hand-over takes its time. */
+void bench_use_any(uint64_t seed);
 void bench_close(void); /* at the end of the program */
 
 /* What the bench's call answered must be OK. */

@@ -14,6 +14,9 @@ int main(void)
     suite_add_tcase(suite, grouped_tests());
     suite_add_tcase(suite, einsum_tests());
     suite_add_tcase(suite, conv_tests());
+    suite_add_tcase(suite, property_tests());
+    suite_add_tcase(suite, error_tests());
+    suite_add_tcase(suite, torture_tests());
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);

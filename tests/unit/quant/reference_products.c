@@ -6,6 +6,16 @@
 #include "fixture.h"
 #include "reference.h"
 
+/* For n numbers, until free. */
+static float *ref_room(int64_t n)
+{
+    float *room = malloc((size_t)(n + 1) * sizeof *room);
+
+    if (!room)
+        ck_abort_msg("no memory");
+    return room;
+}
+
 /* ---- sums ---- */
 
 /* Blocks of 256; in a block pairs, the odd element of each first; a missing one is zero. */
@@ -122,9 +132,8 @@ static float one_tile(const struct product *p, int64_t *li, int64_t *ri, const f
                       const float *b, int64_t n)
 {
     bool exact = is_integer(p->l->x.dtype) && is_integer(p->r->x.dtype);
-    float *zeros = malloc((size_t)(n + 1) * sizeof *zeros), sum = 0;
+    float *zeros = ref_room(n), sum = 0;
 
-    ck_assert_ptr_nonnull(zeros);
     int64_t integers = exact ? integer_dot(a, b, n) : 0;
     if (!exact)
         sum = ref_round(p->rounding, ref_dot(a, b, n));
@@ -160,8 +169,7 @@ static float one_element(const struct product *p, int64_t *li, int64_t *ri)
         n *= p->tile[i];
         count *= p->tiles[i];
     }
-    float *a = malloc((size_t)(n + 1) * sizeof *a), *b = malloc((size_t)(n + 1) * sizeof *b);
-    ck_assert(a && b);
+    float *a = ref_room(n), *b = ref_room(n);
     for (int64_t round = 0; round < count; round++) {
         memset(inner, 0, sizeof inner);
         for (depth = 0; depth < n; depth++, ref_next(p->lc.count, p->tile, inner)) {
@@ -808,9 +816,8 @@ static float conv_element(const struct conv *c, const int64_t *at)
     int32_t last = w->rank - 1;
     int64_t index[8] = {0}, depth = 0, feature = at[last];
     int64_t group = feature / (w->dim[last] / c->how->feature_groups);
-    float *a = malloc((size_t)(w->count + 1) * sizeof *a), *b = malloc((size_t)(w->count + 1) * 4);
+    float *a = ref_room(w->count), *b = ref_room(w->count);
 
-    ck_assert(a && b);
     index[last] = feature;
     do {
         if (w->count == 0)

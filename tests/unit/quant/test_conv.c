@@ -49,7 +49,7 @@ static void run_case(uint64_t seed)
     snprintf(bench.label, sizeof bench.label, "seed %llu: w %s a %s, %d axes, %d groups",
              (unsigned long long)seed, rule.weight_qtype, rule.act_qtype, spatial,
              (int)conv.feature_groups);
-    bench_use((size_t)seed);
+    bench_use_any(seed);
     bench_ok(octet_conv(&bench.compute, &lhs, &rhs, &conv, &options, &out, &bench.err));
     struct ref_value l = ref_value_of(&lhs), r = ref_value_of(&rhs);
     struct ref_op op = {.rule = &rule, .weight = OCTET_WEIGHT_RHS};

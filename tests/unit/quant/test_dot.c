@@ -270,7 +270,7 @@ static void run_case(uint64_t seed)
     bench_clear();
     choose(&t, &dice);
     describe(&t, seed);
-    bench_use((size_t)seed);
+    bench_use_any(seed);
     struct octet_product_options options = {.rule = t.has_rule ? bench_rule(&t.rule) : NULL,
                                             .weight_operand = t.weight,
                                             .cotangent = t.has_backward ? &t.cotangent : NULL,
@@ -377,7 +377,7 @@ static void run_quantized_case(uint64_t seed)
     t.cotangent = numbers(&dice, dtype, t.out_rank, t.out_dim, 0);
     snprintf(bench.label, sizeof bench.label, "quantized operands, seed %llu",
              (unsigned long long)seed);
-    bench_use((size_t)seed);
+    bench_use_any(seed);
     struct octet_product_options options = {.cotangent = t.has_backward ? &t.cotangent : NULL};
     bench_ok(
         octet_dot_general(&bench.compute, &t.lhs, &t.rhs, &t.dims, &options, &out, &bench.err));

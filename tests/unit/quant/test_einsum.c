@@ -146,7 +146,7 @@ START_TEST(einsums_have_the_references_bits)
         struct ref_op op = {.rule = rule, .weight = weight, .cotangent = ref_of(&t.cotangent)};
         struct ref_result expected = ref_einsum(equations[_i], &l, &r, &op);
         snprintf(bench.label, sizeof bench.label, "%s, variant %d", equations[_i], variant);
-        bench_use((size_t)variant);
+        bench_use_any((uint64_t)variant);
         bench_ok(octet_einsum(&bench.compute, equations[_i], &t.lhs, &t.rhs, &options, &out,
                               &bench.err));
         ref_same(&out.out, &expected.out, "out");

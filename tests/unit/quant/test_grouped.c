@@ -147,7 +147,7 @@ static void run_case(uint64_t seed)
     bench_clear();
     choose(&t, &dice);
     describe(&t, seed);
-    bench_use((size_t)seed);
+    bench_use_any(seed);
     struct octet_product_options options = {.rule = t.given,
                                             .cotangent = t.has_backward ? &t.cotangent : NULL,
                                             .qwix_compatible = t.compatible};
@@ -201,7 +201,7 @@ static void run_quantized_case(uint64_t seed)
     t.rhs = seed % 7 == 1 ? plain(w) : quantized(rq);
     snprintf(bench.label, sizeof bench.label, "quantized operands, seed %llu, %s",
              (unsigned long long)seed, t.op == OCTET_GMM ? "gmm" : "ragged_dot");
-    bench_use((size_t)seed);
+    bench_use_any(seed);
     struct octet_product_options options = {.rule = NULL};
     bench_ok(octet_ragged_dot(&bench.compute, &t.lhs, &t.rhs, &t.group_sizes, t.transposed, t.op,
                               &options, &out, &bench.err));

@@ -7,9 +7,9 @@
 #include "fixture.h"
 #include "reference.h"
 
-static const char *const qtypes[] = {"float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "mxfp8",
-                                     "mxfp4",         "nvfp4",       "int8",          "int4",
-                                     "int5",          "int6",        "int7"};
+static const char *const qtypes[] = {
+    "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "mxfp8", "mxfp4", "nvfp4", "int8",
+    "int4",          "int2",        "int3",          "int5",  "int6",  "int7"};
 static const char *const methods[] = {"absmax", "",           "absmax,0.8", "absmax,1.3",
                                       "rms,7",  "rms,0.6",    "fixed,-2,2", "fixed,1.5",
                                       "minmax", "minmax,0.7", "fixed,-1,3"};
@@ -124,7 +124,7 @@ static void run_case(uint64_t seed)
     bench_clear();
     choose(&t, &dice);
     snprintf(bench.label + strlen(bench.label), 40, " (seed %llu)", (unsigned long long)seed);
-    bench_use((size_t)seed);
+    bench_use_any(seed);
     bench_ok(octet_quantize(&bench.compute, &t.array, &t.options, &q, &bench.err));
     struct ref x = ref_of(&t.array);
     struct ref_value expected = ref_quantize(&x, &t.how);
