@@ -43,17 +43,32 @@ static size_t distance(const char *a, size_t m, const char *b, size_t n)
     return last[n];
 }
 
+/* 0: the candidate begins with the text, 1: it contains it, 2: neither. Who types a part means the
+ * whole: "e4m3" is float8_e4m3fn, though int3 takes fewer changes. */
+static int likeness(const char *text, size_t length, const char *candidate)
+{
+    enum { PART_MIN = 3 };
+
+    if (length < PART_MIN)
+        return 2;
+    const char *at = strcasestr(candidate, text);
+    return !at ? 2 : at != candidate;
+}
+
 size_t octet_nearest(const char *text, size_t count,
                      const char *(*name)(const void *user, size_t i), const void *user)
 {
     size_t best = 0, best_distance = (size_t)-1, m = strnlen(text, LENGTH_MAX);
+    int best_class = 3;
 
     for (size_t i = 0; i < count; i++) {
         const char *candidate = name(user, i);
         size_t d = distance(text, m, candidate, strnlen(candidate, LENGTH_MAX));
-        if (d < best_distance) {
+        int class = likeness(text, m, candidate);
+        if (class < best_class || (class == best_class && d < best_distance)) {
             best = i;
             best_distance = d;
+            best_class = class;
         }
     }
     return best;

@@ -128,11 +128,15 @@ enum octet_status octet_safetensors_parse(octet_arena *arena, const void *bytes,
     memcpy(&header_bytes, begin, sizeof header_bytes);
     if (header_bytes > OCT_SAFETENSORS_HEADER_MAX)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "header",
-                          "its length of %" PRIu64 " bytes is above the format's limit of %d",
+                          "its length of %" PRIu64
+                          " bytes is above the format's limit of %d; is this a "
+                          "safetensors file?",
                           header_bytes, OCT_SAFETENSORS_HEADER_MAX);
     if (header_bytes > length - OCT_SAFETENSORS_PREFIX_BYTES)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "header",
-                          "its length of %" PRIu64 " bytes is more than the %zu that follow",
+                          "its length of %" PRIu64
+                          " bytes is more than the %zu that follow; the file is "
+                          "cut, or no safetensors file",
                           header_bytes, length - OCT_SAFETENSORS_PREFIX_BYTES);
     octet_safetensors *file = OCTET_NEW(arena, octet_safetensors);
     if (!file)

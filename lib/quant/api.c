@@ -95,8 +95,13 @@ static enum octet_status read_axes(const struct octet_compute *compute,
         enum octet_status status = read_axis(field, tiled->axis, rank, &axis, err);
         if (status != OCTET_OK)
             return status;
-        if (how->channelwise >> axis & 1 || how->tiles[axis])
-            return octet_fail(err, OCTET_INVALID_ARGUMENT, field, "axis %d is named twice", axis);
+        if (how->channelwise >> axis & 1)
+            return octet_fail(err, OCTET_INVALID_ARGUMENT, field,
+                              "axis %d has a scale for each index already (channelwise_axes)",
+                              axis);
+        if (how->tiles[axis])
+            return octet_fail(err, OCTET_INVALID_ARGUMENT, field, "axis %d is given tiles twice",
+                              axis);
         status = oct_field_read(compute->arena, OCT_FIELD_TILE, field, tiled->tile_size,
                                 &how->tiles[axis], err);
         if (status != OCTET_OK)
@@ -183,6 +188,54 @@ enum octet_status octet_quantize(const struct octet_compute *compute,
     enum octet_status status = quantize(compute, array, options, out, err);
 
     oct_float_env_leave(env);
+    return status;
+}
+
+static enum octet_status check_same_shape(const struct octet_array *array,
+                                          const struct octet_quantized *quantized,
+                                          struct octet_error *err)
+{
+    char a[160], b[160];
+    const struct octet_array *q = &quantized->qvalue;
+    bool same = array->rank == q->rank;
+
+    for (int32_t i = 0; same && i < q->rank; i++)
+        same = array->dim[i] == q->dim[i];
+    if (same)
+        return OCTET_OK;
+    return octet_fail(err, OCTET_INVALID_ARGUMENT, "quantized.qvalue.shape",
+                      "%s is not the array's %s", octet_array_shape_text(q, b, sizeof b),
+                      octet_array_shape_text(array, a, sizeof a));
+}
+
+enum octet_status octet_quantized_stats(const struct octet_compute *compute,
+                                        const struct octet_array *array,
+                                        const struct octet_quantized *quantized, const char *qtype,
+                                        struct octet_operand_stats *out, struct octet_error *err)
+{
+    const struct oct_qtype *type = oct_qtype_find(qtype);
+    struct octet_compute work = *compute;
+    struct oct_stats stats = {.has_scale = false};
+    enum octet_status status = check_array(array, err);
+
+    if (status == OCTET_OK) {
+        status = oct_quantized_check(quantized, err);
+        if (status != OCTET_OK)
+            octet_error_within(err, "quantized");
+    }
+    if (status == OCTET_OK)
+        status = check_same_shape(array, quantized, err);
+    if (status != OCTET_OK)
+        return status;
+    work.arena = octet_arena_create_within(compute->arena);
+    if (!work.arena)
+        return octet_arena_exhausted(compute->arena, err);
+    struct oct_float_env env = oct_float_env_enter();
+    status = oct_stats_add(&work, array, quantized, type ? type->largest : 0, &stats, err);
+    if (status == OCTET_OK)
+        oct_stats_finish(&stats, out);
+    oct_float_env_leave(env);
+    octet_arena_destroy(work.arena);
     return status;
 }
 

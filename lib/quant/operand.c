@@ -33,6 +33,9 @@ enum octet_status oct_op_begin(struct oct_op *op, const struct octet_compute *co
     if (status != OCTET_OK)
         return status;
     out->is_quantized = op->config.is_quantized;
+    if (options->rule && !op->config.is_quantized)
+        out->note = "the rule has no weight_qtype, so nothing is quantized, whatever else it says "
+                    "(as in Qwix)";
     if (!record) {
         op->scratch = octet_arena_create_within(compute->arena);
         if (!op->scratch)
@@ -225,7 +228,8 @@ static enum octet_status side_stats(struct oct_op *op, const struct oct_side *si
         if (status == OCTET_OK)
             status = oct_stats_add(&op->work, &values, &side->value.quantized, 0, &stats, err);
     } else {
-        status = oct_stats_add(&op->work, &side->original,
+        /* What came, and not what a sparsity mask left of it: that is a loss too. */
+        status = oct_stats_add(&op->work, &side->given->array,
                                side->value.is_quantized ? &side->value.quantized : NULL,
                                side->is_calibrated ? side->calibration.largest : 0, &stats, err);
     }

@@ -13,7 +13,7 @@ enum { CHUNK = 2048 };
 
 struct share {
     float amax;
-    int64_t saturated, underflowed, nonfinite;
+    int64_t saturated, underflowed, nonfinite, destroyed;
     double signal, noise;
 };
 
@@ -39,6 +39,8 @@ static void count_code(const struct survey *s, float x, float code, int64_t scal
     if (isfinite(y)) {
         share->signal += (double)x * x;
         share->noise += loss * loss;
+    } else {
+        share->destroyed++;
     }
 }
 
@@ -72,17 +74,29 @@ static void look_at(void *user, const struct oct_run *run, size_t thread)
     }
 }
 
+/* Not counted: what is not finite (its group is counted, as nonfinite and destroyed), and the 1
+ * that a group of zeros gets, if there are other scales. */
 static void add_scales(int64_t count, const float *scale, struct oct_stats *stats)
 {
+    float least = INFINITY, most = 0;
+    bool has_one = false;
+
     for (int64_t i = 0; i < count; i++) {
-        if (!isfinite(scale[i])) /* of a group with a NaN or Inf: counted as nonfinite there */
+        has_one |= scale[i] == 1;
+        if (!isfinite(scale[i]) || scale[i] == 1)
             continue;
-        if (!stats->has_scale || scale[i] < stats->figures.scale_min)
-            stats->figures.scale_min = scale[i];
-        if (!stats->has_scale || scale[i] > stats->figures.scale_max)
-            stats->figures.scale_max = scale[i];
-        stats->has_scale = true;
+        least = scale[i] < least ? scale[i] : least;
+        most = scale[i] > most ? scale[i] : most;
     }
+    if (least > most) { /* no others */
+        if (!has_one)
+            return;
+        least = most = 1;
+    }
+    struct octet_operand_stats *f = &stats->figures;
+    f->scale_min = stats->has_scale && f->scale_min < least ? f->scale_min : least;
+    f->scale_max = stats->has_scale && f->scale_max > most ? f->scale_max : most;
+    stats->has_scale = true;
 }
 
 static enum octet_status prepare(const struct octet_compute *compute,
@@ -120,6 +134,7 @@ static void join(const struct share *share, struct oct_stats *stats)
     f->saturated += share->saturated;
     f->underflowed += share->underflowed;
     f->nonfinite += share->nonfinite;
+    f->destroyed += share->destroyed;
     stats->signal += share->signal;
     stats->noise += share->noise;
 }

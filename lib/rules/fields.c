@@ -232,8 +232,8 @@ static enum octet_status refuse_method(const char *field, const char *given, con
     char safe[64];
 
     return octet_fail(err, OCTET_INVALID_ARGUMENT, field,
-                      "'%s': %s; expected absmax[,FACTOR], minmax[,FACTOR], rms,FACTOR or "
-                      "fixed,MIN,MAX",
+                      "'%s': %s; expected absmax[,FACTOR], minmax[,FACTOR], rms,FACTOR, "
+                      "fixed,BOUND or fixed,MIN,MAX",
                       shown(given, safe, sizeof safe), why);
 }
 

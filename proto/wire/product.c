@@ -143,35 +143,15 @@ static bool put_sizes(octet_arena *arena, const struct octet_array *array, size_
     return true;
 }
 
-static bool put_stats(octet_arena *arena, const struct octet_operand_stats *from,
-                      Octet__V1__OperandStats **out)
-{
-    Octet__V1__OperandStats *to = oct_wire_new(arena, &octet__v1__operand_stats__descriptor);
-
-    if (!to)
-        return false;
-    to->is_quantized = from->is_quantized;
-    to->amax = from->amax;
-    to->nonfinite = from->nonfinite;
-    if (from->is_quantized) {
-        to->scale_min = from->scale_min;
-        to->scale_max = from->scale_max;
-        to->saturated = from->saturated;
-        to->underflowed = from->underflowed;
-        to->sqnr_db = from->sqnr_db;
-    }
-    *out = to;
-    return true;
-}
-
 static bool put_numerics(const struct work *w, Octet__V1__Interception *to)
 {
     octet_arena *arena = w->call->arena;
 
     to->digest = oct_wire_text(arena, w->product.digest);
-    return to->digest && put_stats(arena, &w->product.lhs, &to->lhs) &&
-           put_stats(arena, &w->product.rhs, &to->rhs) &&
-           (!w->options.cotangent || put_stats(arena, &w->product.cotangent, &to->cotangent));
+    return to->digest && oct_wire_put_stats(arena, &w->product.lhs, &to->lhs) &&
+           oct_wire_put_stats(arena, &w->product.rhs, &to->rhs) &&
+           (!w->options.cotangent ||
+            oct_wire_put_stats(arena, &w->product.cotangent, &to->cotangent));
 }
 
 /* Of the forward product, as in the trace of a model. */

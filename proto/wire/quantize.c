@@ -37,6 +37,47 @@ static enum octet_status read_options(const struct octet_call *call,
     return OCTET_OK;
 }
 
+bool oct_wire_put_stats(octet_arena *arena, const struct octet_operand_stats *from,
+                        Octet__V1__OperandStats **out)
+{
+    Octet__V1__OperandStats *to = oct_wire_new(arena, &octet__v1__operand_stats__descriptor);
+
+    if (!to)
+        return false;
+    to->is_quantized = from->is_quantized;
+    to->amax = from->amax;
+    to->nonfinite = from->nonfinite;
+    if (from->is_quantized) {
+        to->scale_min = from->scale_min;
+        to->scale_max = from->scale_max;
+        to->saturated = from->saturated;
+        to->underflowed = from->underflowed;
+        to->destroyed = from->destroyed;
+        to->sqnr_db = from->sqnr_db;
+    }
+    *out = to;
+    return true;
+}
+
+/* Figures, if they are asked for. */
+static enum octet_status add_stats(const struct octet_call *call,
+                                   const Octet__V1__QuantizeRequest *in,
+                                   const struct octet_compute *compute,
+                                   const struct octet_array *array,
+                                   const struct octet_quantized *quantized,
+                                   Octet__V1__QuantizeResponse *out, struct octet_error *err)
+{
+    struct octet_operand_stats stats;
+    enum octet_status status;
+
+    if (in->trace_level != OCTET__V1__TRACE_LEVEL__TRACE_LEVEL_NUMERICS)
+        return OCTET_OK;
+    status = octet_quantized_stats(compute, array, quantized, in->qtype, &stats, err);
+    if (status == OCTET_OK && !oct_wire_put_stats(call->arena, &stats, &out->stats))
+        return octet_arena_exhausted(call->arena, err);
+    return status;
+}
+
 enum octet_status oct_wire_quantize(const struct octet_call *call, const ProtobufCMessage *request,
                                     ProtobufCMessage **response, struct octet_error *err)
 {
@@ -59,6 +100,8 @@ enum octet_status oct_wire_quantize(const struct octet_call *call, const Protobu
         status = oct_wire_to_array(call->arena, in->array, &buffers, "array", &array, err);
     if (status == OCTET_OK)
         status = octet_quantize(&compute, &array, &options, &quantized, err);
+    if (status == OCTET_OK)
+        status = add_stats(call, in, &compute, &array, &quantized, out, err);
     if (status != OCTET_OK)
         return status;
     if (!oct_wire_put_quantized(&reply, &quantized, &out->quantized))

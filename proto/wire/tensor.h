@@ -52,4 +52,8 @@ bool oct_wire_put_array(struct oct_wire_reply *reply, const struct octet_array *
 bool oct_wire_put_quantized(struct oct_wire_reply *reply, const struct octet_quantized *quantized,
                             Octet__V1__QuantizedTensor **out);
 
+/* Figures of a quantization; false when there is no memory. */
+bool oct_wire_put_stats(octet_arena *arena, const struct octet_operand_stats *from,
+                        Octet__V1__OperandStats **out);
+
 #endif

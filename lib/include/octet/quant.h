@@ -63,6 +63,15 @@ OCTET_API enum octet_status octet_dequantize(const struct octet_compute *compute
                                              enum octet_dtype dtype, struct octet_array *out,
                                              struct octet_error *err) OCTET_MUST_CHECK;
 
+struct octet_operand_stats;
+/* What quantizing `array` to `quantized` did. qtype: as it was quantized, for `saturated`; NULL:
+ * not counted. Errors: INVALID_ARGUMENT with field "quantized..." or "array...";
+ * RESOURCE_EXHAUSTED; what cancel says. */
+OCTET_API enum octet_status
+octet_quantized_stats(const struct octet_compute *compute, const struct octet_array *array,
+                      const struct octet_quantized *quantized, const char *qtype,
+                      struct octet_operand_stats *out, struct octet_error *err) OCTET_MUST_CHECK;
+
 /* One side of a product: as it is, or already quantized. */
 struct octet_operand {
     bool is_quantized;
@@ -101,15 +110,18 @@ struct octet_product_options {
 };
 
 /* Figures of one quantization; of the cotangent, which is quantized once for each gradient, over
- * both. amax is over finite elements. sqnr_db = 10 log10(sum x^2 / sum (x - dequantized)^2) over
- * finite elements, in f64; +Inf when nothing was lost, NaN when the signal is zero or nothing is
- * quantized. */
+ * both. amax is over finite elements. The scales' range leaves out those that are not finite, and
+ * the 1 that a group of zeros gets, unless there are no others. sqnr_db = 10 log10(sum x^2 / sum (x
+ * - dequantized)^2) over finite elements, in f64; +Inf when nothing was lost, NaN when the signal
+ * is zero or nothing is quantized. */
 struct octet_operand_stats {
     bool is_quantized; /* else only amax and nonfinite are filled */
     float amax, scale_min, scale_max;
     int64_t saturated;   /* |x / scale| above the largest code */
     int64_t underflowed; /* not zero, but its code is */
     int64_t nonfinite;   /* NaN and Inf in the operand */
+    int64_t
+        destroyed; /* finite, but dequantized NaN or Inf: who shares a scale with one of these */
     double sqnr_db;
 };
 
