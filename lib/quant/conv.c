@@ -73,7 +73,8 @@ static enum octet_status read_shapes(struct conv *c, const struct octet_array *x
     c->channels = x->dim[x->rank - 1];
     c->group_channels = w->dim[w->rank - 2];
     c->features = w->dim[w->rank - 1];
-    if (c->group_channels * c->how.feature_groups != c->channels ||
+    if (c->channels % c->how.feature_groups != 0 ||
+        c->channels / c->how.feature_groups != c->group_channels ||
         c->features % c->how.feature_groups != 0)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "rhs.shape",
                           "%s does not go with lhs %s in %" PRId64 " feature groups",
