@@ -55,9 +55,9 @@ START_TEST(quantize_refuses)
                         CHANNELWISE(INT32_MIN));
     REFUSES_TO_QUANTIZE("tiled_axes[5]", "axis 5", .qtype = "int8", TILED(5, "32"));
     REFUSES_TO_QUANTIZE("tiled_axes[-3]", "axis -3", .qtype = "int8", TILED(-3, "32"));
-    REFUSES_TO_QUANTIZE("tiled_axes[1]", "named twice", .qtype = "int8", CHANNELWISE(1),
-                        TILED(1, "32"));
-    REFUSES_TO_QUANTIZE("tiled_axes[-1]", "axis 1 is named twice", .qtype = "int8",
+    REFUSES_TO_QUANTIZE("tiled_axes[1]", "axis 1 has a scale for each index already",
+                        .qtype = "int8", CHANNELWISE(1), TILED(1, "32"));
+    REFUSES_TO_QUANTIZE("tiled_axes[-1]", "axis 1 is given tiles twice", .qtype = "int8",
                         .tiled_axes = (const struct octet_tiled_axis[]){{1, "32"}, {-1, "32"}},
                         .tiled_axis_count = 2);
     REFUSES_TO_QUANTIZE("tiled_axes[1]", "'zwei'", .qtype = "int8", TILED(1, "zwei"));

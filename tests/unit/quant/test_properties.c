@@ -524,12 +524,16 @@ static void expect_figures(const struct octet_operand_stats *found, const struct
         if (isfinite(back.v[n])) {
             signal += (double)v * v;
             noise += ((double)v - back.v[n]) * ((double)v - back.v[n]);
+        } else {
+            s.destroyed++;
         }
     }
-    bool any = false;
+    bool any = false, others = false;
+    for (int64_t i = 0; i < used->scale.count; i++)
+        others |= isfinite(used->scale.v[i]) && used->scale.v[i] != 1;
     for (int64_t i = 0; i < used->scale.count; i++) {
         float scale = used->scale.v[i];
-        if (!isfinite(scale))
+        if (!isfinite(scale) || (others && scale == 1))
             continue;
         s.scale_min = !any || scale < s.scale_min ? scale : s.scale_min;
         s.scale_max = !any || scale > s.scale_max ? scale : s.scale_max;
@@ -539,6 +543,7 @@ static void expect_figures(const struct octet_operand_stats *found, const struct
     ck_assert_float_eq(found->amax, s.amax);
     ck_assert_int_eq(found->nonfinite, s.nonfinite);
     ck_assert_int_eq(found->saturated, s.saturated);
+    ck_assert_int_eq(found->destroyed, s.destroyed);
     ck_assert_int_eq(found->underflowed, s.underflowed);
     ck_assert_float_eq(found->scale_min, s.scale_min);
     ck_assert_float_eq(found->scale_max, s.scale_max);
