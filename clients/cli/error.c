@@ -45,7 +45,10 @@ static const char *variable_of(struct session *session, const char *field)
     return request_variable(session, key);
 }
 
-/* Fields of requests with arrays, and what was typed. operand: its number, -1: an option. */
+enum { COTANGENT = -2 };
+
+/* Fields of requests with arrays, and what was typed. operand: its number, -1: an option, or
+ * COTANGENT, an option whose value is an array. */
 static const struct {
     const char *field;
     unsigned commands;
@@ -57,7 +60,7 @@ static const struct {
     {"lhs", COMMAND_DOT | COMMAND_GMM, 0, "LHS"},
     {"rhs", COMMAND_DOT | COMMAND_GMM, 1, "RHS"},
     {"group_sizes", COMMAND_GMM, 2, "GROUP_SIZES"},
-    {"cotangent", COMMAND_DOT | COMMAND_GMM, -1, "--cotangent"},
+    {"cotangent", COMMAND_DOT | COMMAND_GMM, COTANGENT, "--cotangent"},
     {"qtype", COMMAND_QUANTIZE, -1, "--qtype"},
     {"calibration_method", COMMAND_QUANTIZE, -1, "--method"},
     {"channelwise_axes", COMMAND_QUANTIZE, -1, "--axes"},
@@ -73,6 +76,14 @@ static const struct {
     {"rules[0].weight_qtype", COMMAND_DOT | COMMAND_GMM, -1, "--weight-qtype"},
     {"rules[0].act_qtype", COMMAND_DOT | COMMAND_GMM, -1, "--act-qtype"},
     {"rules[0].bwd_qtype", COMMAND_DOT | COMMAND_GMM, -1, "--bwd-qtype"},
+    {"rules[0].weight_calibration_method", COMMAND_DOT | COMMAND_GMM, -1, "--weight-method"},
+    {"rules[0].act_calibration_method", COMMAND_DOT | COMMAND_GMM, -1, "--act-method"},
+    {"rules[0].bwd_calibration_method", COMMAND_DOT | COMMAND_GMM, -1, "--bwd-method"},
+    {"rules[0].tile_size", COMMAND_DOT | COMMAND_GMM, -1, "--tile-size"},
+    {"rules[0].bwd_weight_grad_tile_size", COMMAND_DOT | COMMAND_GMM, -1, "--bwd-tile-size"},
+    {"rules[0].disable_channelwise_axes", COMMAND_DOT | COMMAND_GMM, -1,
+     "--disable-channelwise-axes"},
+    {"rules[0].sparsity", COMMAND_DOT | COMMAND_GMM, -1, "--sparsity"},
     {"threads", COMMANDS_OF_TENSORS, -1, "--threads"},
 };
 
@@ -108,11 +119,20 @@ static bool print_tensor_place(struct session *session, const char *field)
             continue;
         if (a->rules && field[0] == 'r' && field[1] == 'u') /* the file's rule, not an option's */
             return false;
-        fprintf(stderr, "%s%s", tensor_fields[i].operand < 0 ? "option " : "",
-                tensor_fields[i].label);
-        if (tensor_fields[i].operand >= 0) {
+        if (a->dims && take_prefix(&field, "dimension_numbers.")) {
+            fputs("option --dims: ", stderr);
+            print_safe(field);
+            fputs(": ", stderr);
+            return true;
+        }
+        int operand = tensor_fields[i].operand;
+        fprintf(stderr, "%s%s", operand < 0 ? "option " : "", tensor_fields[i].label);
+        const char *typed = operand >= 0           ? a->operands.items[operand]
+                            : operand == COTANGENT ? a->cotangent
+                                                   : NULL;
+        if (typed) {
             fputs(" '", stderr);
-            print_safe(a->operands.items[tensor_fields[i].operand]);
+            print_safe(typed);
             fputs("'", stderr);
         }
         const char *rest = rest_of_field(field + length);
@@ -186,6 +206,9 @@ int report(struct session *session, const struct octet_error *err)
     fputs("octet: ", stderr);
     print_place(session, err->field);
     print_safe(err->text);
+    if (strcmp(err->field, "tiled_axes") == 0) /* "mxfp8 needs an axis with tiles of 32" */
+        fprintf(stderr, ": --tiles AXIS=%s",
+                strrchr(err->text, ' ') ? strrchr(err->text, ' ') + 1 : "SIZE");
     fputs("\n", stderr);
     return EXIT_FAILED;
 }

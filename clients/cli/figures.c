@@ -117,12 +117,13 @@ static void look_at(double x, float scale, double y, float largest, struct loss 
     out->amax = (float)magnitude > out->amax ? (float)magnitude : out->amax;
     out->saturated += largest > 0 && fabsf((float)x * (1.0f / scale)) > largest;
     out->underflowed += magnitude > 0 && y == 0;
-    if (!isfinite(y))
+    if (!isfinite(y)) {
+        out->destroyed++;
         return;
+    }
     *signal += x * x;
     *noise += error * error;
-    if (magnitude > 0 && y != 0 && error / magnitude > out->relative_error_max)
-        out->relative_error_max = error / magnitude;
+    out->error_max = error > out->error_max ? error : out->error_max;
 }
 
 static void measure_scales(const struct octet_array *scale, struct loss *out)
@@ -138,6 +139,11 @@ static void measure_scales(const struct octet_array *scale, struct loss *out)
         out->scale_max = any && out->scale_max > value ? out->scale_max : value;
         any = true;
     }
+}
+
+static double decibel(double signal, double noise)
+{
+    return signal > 0 ? noise > 0 ? 10 * log10(signal / noise) : INFINITY : NAN;
 }
 
 void loss_measure(const struct octet_array *array, const struct octet_array *scale,
@@ -158,7 +164,7 @@ void loss_measure(const struct octet_array *array, const struct octet_array *sca
                     (float)figures_number(scale, first + i / tile),
                     figures_number(dequantized, begin + i), largest, out, &signal, &noise);
     }
-    out->sqnr_db = signal > 0 ? noise > 0 ? 10 * log10(signal / noise) : INFINITY : NAN;
+    out->sqnr_db = decibel(signal, noise);
 }
 
 void difference_measure(const struct octet_array *array, const struct octet_array *reference,
@@ -166,6 +172,7 @@ void difference_measure(const struct octet_array *array, const struct octet_arra
 {
     size_t bytes = octet_dtype_bytes(array->dtype);
     bool same_type = array->dtype == reference->dtype;
+    double signal = 0, noise = 0;
 
     *out = (struct difference){.elements = octet_array_elements(array)};
     for (int64_t i = 0; i < out->elements; i++) {
@@ -176,11 +183,16 @@ void difference_measure(const struct octet_array *array, const struct octet_arra
         out->equal_bits += equal;
         if (isfinite(y) && fabs(y) > out->reference_max)
             out->reference_max = fabs(y);
-        if (!isfinite(x) || !isfinite(y))
+        if (!isfinite(x) || !isfinite(y)) {
             out->nonfinite += !equal && !(x == y) && !(isnan(x) && isnan(y));
-        else if (fabs(x - y) > out->absolute_max)
+            continue;
+        }
+        if (fabs(x - y) > out->absolute_max)
             out->absolute_max = fabs(x - y);
+        signal += y * y;
+        noise += (x - y) * (x - y);
     }
+    out->sqnr_db = decibel(signal, noise);
     out->relative = out->absolute_max > 0 ? out->absolute_max / out->reference_max : 0;
     if (!same_type)
         out->equal_bits = -1;

@@ -8,10 +8,10 @@
 
 /* As struct octet_operand_stats (quant.h) defines them. */
 struct loss {
-    int64_t elements, saturated, underflowed, nonfinite;
+    int64_t elements, saturated, underflowed, nonfinite, destroyed;
     float amax, scale_min, scale_max;
     double sqnr_db;
-    double relative_error_max; /* |x - x'| / |x| where neither x nor x' is zero; both finite */
+    double error_max; /* |x - x'|, both finite */
 };
 
 /* dequantized: F32, of the array's shape. scale: F32 or BF16, sizes that divide the array's.
@@ -25,6 +25,7 @@ struct difference {
     int64_t elements, equal_bits; /* equal_bits: -1 when the types differ */
     int64_t nonfinite;            /* a NaN or Inf in one of them, not the same in the other */
     double absolute_max, reference_max, relative; /* relative = absolute_max / reference_max */
+    double sqnr_db; /* the reference is the signal; Infinity: no difference */
 };
 
 /* Arrays of one shape and of types that figures_reads. */

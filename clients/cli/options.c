@@ -56,11 +56,19 @@ const struct command commands[] = {
      "the\n"
      "array's own size, or the number of its tiles; int4 codes stand as I8. (DeepSeek's files name "
      "the same\n"
-     "scale weight_scale_inv.) NAME may be left out where the file has one array.",
+     "scale weight_scale_inv.) NAME may be left out where the file has one array.\n"
+     "Scales are computed in the array's dtype, and --scale-dtype only casts them afterwards, as "
+     "Qwix's\n"
+     "astype does. Those of mxfp8, mxfp4 and nvfp4 are written in that dtype too: their values are "
+     "powers\n"
+     "of two (mxfp) or of float8_e4m3fn (nvfp4).",
      run_quantize},
     {"dequantize", COMMAND_DEQUANTIZE, "FILE[:NAME]", "codes and scales back to an array",
      "Reads NAME, NAME.scale and, where it is there, NAME.zero_point as octet quantize writes "
-     "them.",
+     "them. With\n"
+     "--scale another array is the scale: weight_scale_inv of DeepSeek's files. Each of its axes "
+     "must have\n"
+     "1, or a number that divides NAME's axis.",
      run_dequantize},
     {"dot", COMMAND_DOT, "LHS RHS", "one dot_general under a rule, forward and backward",
      "Computes jax.lax.dot_general of two arrays, FILE[:NAME] each, with Qwix's arithmetic under "
@@ -120,15 +128,17 @@ const struct option options[] = {
      AT(json)},
     {"qtype", "TYPE", "float8_e4m3fn, float8_e5m2, int8, int4, mxfp8, nvfp4, ...", COMMAND_QUANTIZE,
      OPTION_TEXT, 0, AT(qtype)},
-    {"method", "METHOD", "calibration: absmax (default), absmax,0.8, minmax, rms,7, fixed,-224,224",
+    {"method", "METHOD",
+     "calibration: absmax (default), absmax,0.8, minmax, rms,7, fixed,MIN,MAX, fixed,BOUND",
      COMMAND_QUANTIZE, OPTION_TEXT, 0, AT(method)},
     {"axes", "AXIS,...", "axes with a scale for each index; none: one scale for all",
      COMMAND_QUANTIZE, OPTION_TEXT, 0, AT(axes)},
-    {"tiles", "AXIS=SIZE",
-     "a scale for each SIZE (128, or 1/4) indices of an axis; may be repeated", COMMAND_QUANTIZE,
-     OPTION_LIST, 0, AT(tiles)},
-    {"scale-dtype", "TYPE", "float32 or bfloat16 (default: the array's)", COMMAND_QUANTIZE,
-     OPTION_TEXT, 0, AT(scale_dtype)},
+    {"tiles", "AXIS=SIZE,...", "axes with a scale for each SIZE (128, or 1/4) indices",
+     COMMAND_QUANTIZE, OPTION_LIST, 0, AT(tiles)},
+    {"scale-dtype", "TYPE", "cast the scale to float32 or bfloat16 (default: the array's)",
+     COMMAND_QUANTIZE, OPTION_TEXT, 0, AT(scale_dtype)},
+    {"scale", "[FILE:]NAME", "the scale, where it is not NAME.scale", COMMAND_DEQUANTIZE,
+     OPTION_TEXT, 0, AT(scale)},
     {"dtype", "TYPE", "float32 or bfloat16 (default: the scale's)", COMMAND_DEQUANTIZE, OPTION_TEXT,
      0, AT(dtype)},
     {"contract", "L,R", "axis L of LHS goes with R of RHS; may be repeated (default: last, first)",
@@ -148,6 +158,24 @@ const struct option options[] = {
      AT(act_qtype)},
     {"bwd-qtype", "TYPE", "in place of --rules: the cotangent's type", PRODUCTS, OPTION_TEXT, 0,
      AT(bwd_qtype)},
+    {"weight-method", "METHOD", "with --weight-qtype: its calibration, as of octet quantize",
+     PRODUCTS, OPTION_TEXT, 0, AT(weight_method)},
+    {"act-method", "METHOD", "with --act-qtype: its calibration", PRODUCTS, OPTION_TEXT, 0,
+     AT(act_method)},
+    {"bwd-method", "METHOD", "with --bwd-qtype: its calibration", PRODUCTS, OPTION_TEXT, 0,
+     AT(bwd_method)},
+    {"tile-size", "SIZE", "a scale for each SIZE (128, or 1/4) of the contracted elements",
+     PRODUCTS, OPTION_TEXT, 0, AT(tile_size)},
+    {"bwd-tile-size", "SIZE", "tiles of the weight's gradient (bwd_weight_grad_tile_size)",
+     PRODUCTS, OPTION_TEXT, 0, AT(bwd_tile_size)},
+    {"disable-channelwise-axes", NULL, "one scale for all channels", PRODUCTS, OPTION_FLAG, 0,
+     AT(disable_channelwise_axes)},
+    {"sparsity", "N:M", "of each M elements of the weight, keep the N largest", PRODUCTS,
+     OPTION_TEXT, 0, AT(sparsity)},
+    {"lhs-scale", "[FILE:]NAME", "the scale of LHS, where it is not NAME.scale", PRODUCTS,
+     OPTION_TEXT, 0, AT(lhs_scale)},
+    {"rhs-scale", "[FILE:]NAME", "the scale of RHS, where it is not NAME.scale", PRODUCTS,
+     OPTION_TEXT, 0, AT(rhs_scale)},
     {"module", "PATH", "the module that rules see, decoder/layers/mlp/wi_0", PRODUCTS, OPTION_TEXT,
      0, AT(module)},
     {"weight", "rhs|lhs|none", "which operand is the weight (default: rhs)", COMMAND_DOT,
@@ -159,6 +187,8 @@ const struct option options[] = {
      OPTION_FLAG, 0, AT(qwix_compatible)},
     {"reference", "FILE[:NAME]", "an array to compare the result with", PRODUCTS, OPTION_TEXT, 0,
      AT(reference)},
+    {"compare-unquantized", NULL, "how far the results are from those without rules", PRODUCTS,
+     OPTION_FLAG, 0, AT(compare_unquantized)},
     {"output", "OUT", "write the result to this safetensors file", TENSORS, OPTION_TEXT, 0,
      AT(output)},
     {"json", NULL, "figures as JSON", COMMAND_QUANTIZE | COMMAND_BENCH, OPTION_FLAG, 0, AT(json)},
@@ -462,14 +492,43 @@ static size_t count_words(const char *text)
     return count;
 }
 
+/* The options that stand for the fields of a rule. */
+static enum octet_status check_short_rule(struct parser *p)
+{
+    const struct arguments *a = p->out;
+    const char *forward = a->weight_qtype ? a->weight_qtype : a->act_qtype;
+    const char *any = forward ? forward : a->bwd_qtype;
+    const struct {
+        const char *option, *needed; /* needed: the option without which it has no effect */
+        bool given, has_effect;
+    } rows[] = {
+        {"weight-qtype", "", a->weight_qtype, true},
+        {"act-qtype", "", a->act_qtype, true},
+        {"bwd-qtype", "", a->bwd_qtype, true},
+        {"weight-method", "weight-qtype", a->weight_method, a->weight_qtype},
+        {"act-method", "act-qtype", a->act_method, a->act_qtype},
+        {"bwd-method", "bwd-qtype", a->bwd_method, a->bwd_qtype},
+        {"tile-size", "weight-qtype or --act-qtype", a->tile_size, forward},
+        {"bwd-tile-size", "bwd-qtype", a->bwd_tile_size, a->bwd_qtype},
+        {"disable-channelwise-axes", "weight-qtype, --act-qtype or --bwd-qtype",
+         a->disable_channelwise_axes, any},
+        {"sparsity", "weight-qtype or --act-qtype", a->sparsity, forward},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].given && a->rules)
+            return usage(p, "options --rules and --%s exclude each other", rows[i].option);
+        if (rows[i].given && !rows[i].has_effect)
+            return usage(p, "option --%s has no effect without --%s", rows[i].option,
+                         rows[i].needed);
+    }
+    return OCTET_OK;
+}
+
 static enum octet_status check_tensors(struct parser *p)
 {
     const struct arguments *out = p->out;
     const struct command *command = out->command;
-    const char *short_form = out->weight_qtype ? "weight-qtype"
-                             : out->act_qtype  ? "act-qtype"
-                             : out->bwd_qtype  ? "bwd-qtype"
-                                               : NULL;
 
     size_t expected = count_words(command->operands);
     if (out->operands.count != expected)
@@ -479,14 +538,12 @@ static enum octet_status check_tensors(struct parser *p)
         return usage(p, "needs --qtype, for example: --qtype float8_e4m3fn");
     if (command->id == COMMAND_DEQUANTIZE && !out->output)
         return usage(p, "needs -o OUT, the file to write");
-    if (out->rules && short_form)
-        return usage(p, "options --rules and --%s exclude each other", short_form);
     if (out->dims && (out->contract.count || out->batch_axes.count))
         return usage(p, "options --dims and --%s exclude each other",
                      out->contract.count ? "contract" : "batch");
     if (out->server && out->threads)
         return usage(p, "option --threads is about this process, and --server computes elsewhere");
-    return OCTET_OK;
+    return check_short_rule(p);
 }
 
 static enum octet_status check_complete(struct parser *p)

@@ -75,9 +75,12 @@ struct arguments {
     /* Of commands with tensors. */
     const char *qtype, *method, *axes, *scale_dtype, *dtype, *output;
     const char *module, *weight, *cotangent, *out_dtype, *reference, *dims, *op;
-    const char *weight_qtype, *act_qtype, *bwd_qtype;
+    const char *scale, *lhs_scale, *rhs_scale;
+    /* A rule in place of --rules. */
+    const char *weight_qtype, *act_qtype, *bwd_qtype, *weight_method, *act_method, *bwd_method;
+    const char *tile_size, *bwd_tile_size, *sparsity;
     struct text_list tiles, contract, batch_axes;
-    bool qwix_compatible, transpose_rhs;
+    bool qwix_compatible, transpose_rhs, disable_channelwise_axes, compare_unquantized;
 };
 
 extern const struct command commands[];

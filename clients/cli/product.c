@@ -41,7 +41,9 @@ struct answer {
     size_t *n_buffers;
     ProtobufCBinaryData *buffers;
 };
+typedef struct answer answer_function(ProtobufCMessage *message);
 #define ANSWER(r)                                                                                  \
+    (struct answer)                                                                                \
     {                                                                                              \
         &(r)->base, {(r)->out, (r)->lhs_grad, (r)->rhs_grad}, (r)->trace, &(r)->n_buffers,         \
             (r)->buffers                                                                           \
@@ -55,6 +57,7 @@ struct work {
     struct tensor lhs, rhs, group_sizes, cotangent, reference;
     struct request_buffers buffers;
     struct octet_array arrays[3]; /* of the answer; data NULL: absent */
+    struct octet_array plain[3];  /* of the same op without rules; data NULL: absent */
     bool compared;
     struct difference difference;
     struct octet_error err;
@@ -74,14 +77,43 @@ static enum octet_status find_operands(struct work *w)
 
     if (status == OCTET_OK)
         status = tensors_find(&w->set, "RHS", a->operands.items[1], &w->rhs, &w->err);
+    if (status == OCTET_OK && a->lhs_scale)
+        status = tensors_scale(&w->set, "option --lhs-scale", a->lhs_scale, &w->lhs, &w->err);
+    if (status == OCTET_OK && a->rhs_scale)
+        status = tensors_scale(&w->set, "option --rhs-scale", a->rhs_scale, &w->rhs, &w->err);
     if (status == OCTET_OK && a->cotangent)
-        status = tensors_find(&w->set, "--cotangent", a->cotangent, &w->cotangent, &w->err);
+        status = tensors_find(&w->set, "option --cotangent", a->cotangent, &w->cotangent, &w->err);
     if (status == OCTET_OK && a->reference)
-        status = tensors_find(&w->set, "--reference", a->reference, &w->reference, &w->err);
+        status = tensors_find(&w->set, "option --reference", a->reference, &w->reference, &w->err);
     return status;
 }
 
-/* One rule for every op, of the three types. */
+/* "2:4"; no value at all leaves the rule without. */
+static enum octet_status parse_sparsity(struct work *w, const char *text, Octet__V1__Sparsity **out)
+{
+    const char *colon = text ? strchr(text, ':') : NULL;
+    int64_t n, m;
+
+    if (!text)
+        return OCTET_OK;
+    if (!colon || !number_parse(text, (size_t)(colon - text), 1, INT32_MAX, &n) ||
+        !number_parse(colon + 1, strlen(colon + 1), 1, INT32_MAX, &m))
+        return octet_fail(&w->err, OCTET_INVALID_ARGUMENT, NULL,
+                          "option --sparsity: '%.100s' is not N:M, for example 2:4", text);
+    *out = oct_wire_new(w->session->arena, &octet__v1__sparsity__descriptor);
+    if (!*out)
+        return no_memory(w);
+    (*out)->n = (int32_t)n;
+    (*out)->m = (int32_t)m;
+    return OCTET_OK;
+}
+
+static char *text_or_none(const char *text)
+{
+    return (char *)(uintptr_t)(text ? text : "");
+}
+
+/* One rule for every op, of the options in place of --rules. */
 static enum octet_status short_rules(struct work *w, size_t *count,
                                      Octet__V1__QuantizationRule ***out)
 {
@@ -93,12 +125,18 @@ static enum octet_status short_rules(struct work *w, size_t *count,
     if (!oct_wire_new_list(w->session->arena, &octet__v1__quantization_rule__descriptor, 1, &list))
         return no_memory(w);
     Octet__V1__QuantizationRule *rule = (Octet__V1__QuantizationRule *)list[0];
-    rule->weight_qtype = (char *)(uintptr_t)(a->weight_qtype ? a->weight_qtype : "");
-    rule->act_qtype = (char *)(uintptr_t)(a->act_qtype ? a->act_qtype : "");
-    rule->bwd_qtype = (char *)(uintptr_t)(a->bwd_qtype ? a->bwd_qtype : "");
+    rule->weight_qtype = text_or_none(a->weight_qtype);
+    rule->act_qtype = text_or_none(a->act_qtype);
+    rule->bwd_qtype = text_or_none(a->bwd_qtype);
+    rule->weight_calibration_method = text_or_none(a->weight_method);
+    rule->act_calibration_method = text_or_none(a->act_method);
+    rule->bwd_calibration_method = text_or_none(a->bwd_method);
+    rule->tile_size = text_or_none(a->tile_size);
+    rule->bwd_weight_grad_tile_size = text_or_none(a->bwd_tile_size);
+    rule->disable_channelwise_axes = a->disable_channelwise_axes;
     *out = (Octet__V1__QuantizationRule **)list;
     *count = 1;
-    return OCTET_OK;
+    return parse_sparsity(w, a->sparsity, &rule->sparsity);
 }
 
 static enum octet_status fill_common(struct work *w, const struct fields *f)
@@ -111,7 +149,7 @@ static enum octet_status fill_common(struct work *w, const struct fields *f)
                           : short_rules(w, f->n_rules, f->rules);
     if (status != OCTET_OK)
         return status;
-    *f->module_path = (char *)(uintptr_t)(a->module ? a->module : "");
+    *f->module_path = text_or_none(a->module);
     *f->qwix_compatible = a->qwix_compatible;
     *f->trace_level = OCTET__V1__TRACE_LEVEL__TRACE_LEVEL_NUMERICS;
     *f->lhs = request_operand(&w->buffers, &w->lhs);
@@ -272,39 +310,47 @@ static enum octet_status find_group_sizes(struct work *w)
 
 /* ---- The answer ---- */
 
-static enum octet_status take_answer(struct work *w, const struct answer *answer)
+static enum octet_status take_answer(struct work *w, const struct answer *answer,
+                                     struct octet_array arrays[3])
 {
     enum octet_status status = OCTET_OK;
 
     for (int i = 0; i < 3 && status == OCTET_OK; i++)
         if (answer->tensors[i] || i == 0)
             status = reply_array(w->session->arena, answer->tensors[i], *answer->n_buffers,
-                                 answer->buffers, array_names[i], &w->arrays[i], &w->err);
+                                 answer->buffers, array_names[i], &arrays[i], &w->err);
     return status;
+}
+
+static bool has_shape_of(const struct octet_array *a, const struct octet_array *b)
+{
+    bool same = a->rank == b->rank;
+
+    for (int32_t i = 0; same && i < a->rank; i++)
+        same = a->dim[i] == b->dim[i];
+    return same;
 }
 
 static enum octet_status compare(struct work *w)
 {
     const struct octet_array *out = &w->arrays[0], *reference = &w->reference.array;
-    bool same = out->rank == reference->rank;
     octet_arena *arena = w->session->arena;
 
     if (!w->session->arguments->reference)
         return OCTET_OK;
-    for (int32_t i = 0; same && i < out->rank; i++)
-        same = out->dim[i] == reference->dim[i];
-    if (!same)
+    if (!has_shape_of(out, reference))
         return octet_fail(&w->err, OCTET_INVALID_ARGUMENT, NULL,
-                          "--reference: '%s:%s' has shape %s, the result %s", w->reference.path,
-                          w->reference.name,
+                          "option --reference '%s': shape %s is not the result's, %s",
+                          w->session->arguments->reference,
                           view_shape(arena, reference->dim, (size_t)reference->rank),
                           view_shape(arena, out->dim, (size_t)out->rank));
     if (!figures_reads(out->dtype) || !figures_reads(reference->dtype))
         return octet_fail(
             &w->err, OCTET_INVALID_ARGUMENT, NULL,
-            "--reference: %s and %s are not compared; expected are float32, bfloat16, "
+            "option --reference '%s': %s and %s are not compared; expected are float32, bfloat16, "
             "float16, int32 or int8",
-            octet_dtype_name(out->dtype), octet_dtype_name(reference->dtype));
+            w->session->arguments->reference, octet_dtype_name(out->dtype),
+            octet_dtype_name(reference->dtype));
     difference_measure(out, reference, &w->difference);
     w->compared = true;
     return OCTET_OK;
@@ -323,7 +369,21 @@ static enum octet_status write_answer(struct work *w)
     return tensors_write(&w->set, w->session->arguments->output, arrays, count, &w->err);
 }
 
-static bool add_stats(struct table *table, octet_arena *arena, const char *name,
+/* The type that the rule gave it. */
+static const char *type_of(const struct work *w, const Octet__V1__Trace *trace, int rule,
+                           const char *name)
+{
+    const char *weight = w->session->arguments->weight;
+
+    if (rule < 0 || (size_t)rule >= trace->n_rules)
+        return "-";
+    if (strcmp(name, "cotangent") == 0)
+        return trace->rules[rule]->bwd_qtype;
+    return strcmp(name, weight ? weight : "rhs") == 0 ? trace->rules[rule]->weight_qtype
+                                                      : trace->rules[rule]->act_qtype;
+}
+
+static bool add_stats(struct table *table, octet_arena *arena, const char *name, const char *qtype,
                       const struct tensor *tensor, const Octet__V1__OperandStats *s)
 {
     bool quantized = s && s->is_quantized;
@@ -342,9 +402,10 @@ static bool add_stats(struct table *table, octet_arena *arena, const char *name,
         name,
         octet_dtype_name(tensor->array.dtype),
         view_shape(arena, tensor->array.dim, (size_t)tensor->array.rank),
-        tensor->is_quantized ? "came so"
-        : quantized          ? "yes"
-                             : "no",
+        tensor->is_quantized
+            ? octet_arena_format(arena, "%s given", octet_dtype_name(tensor->array.dtype))
+        : quantized ? qtype
+                    : "-",
         s ? octet_arena_format(arena, "%.5g", (double)s->amax) : "-",
         scale,
         saturated,
@@ -372,8 +433,16 @@ static bool add_result(struct table *table, octet_arena *arena, const char *name
     return table_add(table, cells, COLOUR_NONE);
 }
 
-static bool print_numerics(struct work *w, const Octet__V1__Interception *line)
+static bool print_numerics(struct work *w, const Octet__V1__Trace *trace,
+                           const Octet__V1__Interception *line)
 {
+    const struct {
+        const char *name;
+        const struct tensor *tensor;
+        const Octet__V1__OperandStats *stats;
+    } operands[] = {{"lhs", &w->lhs, line->lhs},
+                    {"rhs", &w->rhs, line->rhs},
+                    {"cotangent", &w->cotangent, line->cotangent}};
     static const struct column columns[] = {
         {"ARRAY", false},  {"DTYPE", false}, {"SHAPE", false},    {"QUANTIZED", false},
         {"AMAX", true},    {"SCALE", true},  {"SATURATED", true}, {"UNDERFLOWED", true},
@@ -381,17 +450,42 @@ static bool print_numerics(struct work *w, const Octet__V1__Interception *line)
     octet_arena *arena = w->session->arena;
     struct table *table = table_create(arena, columns, sizeof columns / sizeof *columns);
 
-    if (!table || !add_stats(table, arena, "lhs", &w->lhs, line->lhs) ||
-        !add_stats(table, arena, "rhs", &w->rhs, line->rhs))
-        return false;
-    if (w->cotangent.array.data &&
-        !add_stats(table, arena, "cotangent", &w->cotangent, line->cotangent))
-        return false;
+    for (int i = 0; i < 3; i++)
+        if (operands[i].tensor->array.data &&
+            (!table || !add_stats(table, arena, operands[i].name,
+                                  type_of(w, trace, line->rule, operands[i].name),
+                                  operands[i].tensor, operands[i].stats)))
+            return false;
     for (int i = 0; i < 3; i++)
         if (w->arrays[i].data && !add_result(table, arena, array_names[i], &w->arrays[i]))
             return false;
     table_print(table, w->session->out);
+    if (line->cotangent && line->cotangent->is_quantized)
+        output_text(w->session->out,
+                    "cotangent: after the other operand's scale was moved onto it; its "
+                    "quantizations for both gradients together\n");
     return true;
+}
+
+/* Where the rules were looked up in vain. */
+static void warn_of_no_rule(const Octet__V1__Trace *trace, const Octet__V1__Interception *line)
+{
+    if (trace->n_rules == 0 || line->rule >= 0)
+        return;
+    fputs("octet: warning: no rule takes ", stderr);
+    print_safe(line->op);
+    fputs(" of module '", stderr);
+    print_safe(line->module);
+    fputs("', so nothing is quantized (--module sets the module that rules see)\n", stderr);
+}
+
+static void print_note(const char *note)
+{
+    if (!note[0])
+        return;
+    fputs("octet: note: ", stderr);
+    print_safe(note);
+    fputs("\n", stderr);
 }
 
 static void print_difference(struct work *w)
@@ -411,6 +505,28 @@ static void print_difference(struct work *w)
                       octet_dtype_name(w->reference.array.dtype));
 }
 
+/* What quantizing did to the results, in all. */
+static void print_unquantized(struct work *w)
+{
+    octet_arena *arena = w->session->arena;
+    struct difference d;
+
+    for (int i = 0; i < 3; i++) {
+        if (!w->plain[i].data)
+            continue;
+        difference_measure(&w->arrays[i], &w->plain[i], &d);
+        output_printf(w->session->out,
+                      "unquantized %s: largest difference %.6g, %.3g %% of the largest element; "
+                      "SQNR %s",
+                      array_names[i], d.absolute_max, 100 * d.relative,
+                      view_decibel(arena, d.sqnr_db));
+        if (d.nonfinite)
+            output_printf(w->session->out, "; %" PRId64 " NaN or Inf in one of them only",
+                          d.nonfinite);
+        output_text(w->session->out, "\n");
+    }
+}
+
 static enum octet_status print_answer(struct work *w, const struct answer *answer)
 {
     const Octet__V1__Trace *trace = answer->trace;
@@ -423,14 +539,15 @@ static enum octet_status print_answer(struct work *w, const struct answer *answe
             output_write(out, line, view_line(x, line, sizeof line));
             output_text(out, "\n");
         }
-        if (!print_numerics(w, x))
+        if (!print_numerics(w, trace, x))
             return no_memory(w);
-        output_printf(out, "digest     %s\n", x->digest);
-        if (x->note[0])
-            output_printf(out, "note       %s\n", x->note);
+        output_printf(out, "digest     %s (of out)\n", x->digest);
+        warn_of_no_rule(trace, x);
+        print_note(x->note);
     }
     if (w->compared)
         print_difference(w);
+    print_unquantized(w);
     return OCTET_OK;
 }
 
@@ -456,7 +573,28 @@ static bool write_but_end(void *user, const char *text, size_t length)
     return !s->out->error;
 }
 
-/* The message without its numbers, and the comparison as one more member. */
+static void json_unquantized(struct work *w)
+{
+    struct output *out = w->session->out;
+    struct difference d;
+
+    output_text(out, ",\n  \"unquantized\": {");
+    for (int i = 0; i < 3; i++) {
+        if (!w->plain[i].data)
+            continue;
+        difference_measure(&w->arrays[i], &w->plain[i], &d);
+        output_printf(out, "%s\n    \"%s\": {\"absolute_max\": ", i ? "," : "", array_names[i]);
+        json_number(out, d.absolute_max);
+        output_text(out, ", \"relative\": ");
+        json_number(out, d.relative);
+        output_text(out, ", \"sqnr_db\": ");
+        json_number(out, d.sqnr_db);
+        output_printf(out, ", \"nonfinite\": %" PRId64 "}", d.nonfinite);
+    }
+    output_text(out, "\n  }");
+}
+
+/* The message without its numbers, and the comparisons as further members. */
 static void print_json(struct work *w, const struct answer *answer)
 {
     const struct difference *d = &w->difference;
@@ -482,6 +620,8 @@ static void print_json(struct work *w, const struct answer *answer)
             output_printf(out, ",\n    \"equal_bits\": %" PRId64, d->equal_bits);
         output_text(out, "\n  }");
     }
+    if (w->plain[0].data)
+        json_unquantized(w);
     output_write(out, spliced.tail, spliced.held);
 }
 
@@ -498,10 +638,44 @@ static void start_progress(const struct work *w)
     progress_start(what ? what : "running");
 }
 
-static enum octet_status settle(struct work *w, const struct answer *answer)
+/* The same call without rules. */
+static enum octet_status call_plain(struct work *w, const char *method, ProtobufCMessage *request,
+                                    const struct fields *f, answer_function *answer_of)
 {
-    enum octet_status status = take_answer(w, answer);
+    ProtobufCMessage *message;
+    enum octet_status status;
 
+    *f->n_rules = 0;
+    *f->trace_level = OCTET__V1__TRACE_LEVEL__TRACE_LEVEL_NONE;
+    status = session_call(w->session, method, request, &message, &w->err);
+    if (status != OCTET_OK)
+        return status;
+    const struct answer answer = answer_of(message);
+    status = take_answer(w, &answer, w->plain);
+    for (int i = 0; i < 3 && status == OCTET_OK; i++)
+        if (!w->arrays[i].data != !w->plain[i].data ||
+            (w->plain[i].data &&
+             (!has_shape_of(&w->arrays[i], &w->plain[i]) || !figures_reads(w->arrays[i].dtype) ||
+              !figures_reads(w->plain[i].dtype))))
+            status = octet_fail(&w->err, OCTET_INVALID_ARGUMENT, NULL,
+                                "option --compare-unquantized: without rules, %s is another array",
+                                array_names[i]);
+    return status;
+}
+
+static enum octet_status call(struct work *w, const char *method, ProtobufCMessage *request,
+                              const struct fields *f, answer_function *answer_of)
+{
+    ProtobufCMessage *message;
+
+    start_progress(w);
+    enum octet_status status = session_call(w->session, method, request, &message, &w->err);
+    if (status != OCTET_OK)
+        return status;
+    const struct answer answer = answer_of(message);
+    status = take_answer(w, &answer, w->arrays);
+    if (status == OCTET_OK && w->session->arguments->compare_unquantized)
+        status = call_plain(w, method, request, f, answer_of);
     if (status == OCTET_OK)
         status = compare(w);
     if (status == OCTET_OK)
@@ -510,8 +684,8 @@ static enum octet_status settle(struct work *w, const struct answer *answer)
     if (status != OCTET_OK)
         return status;
     if (!w->session->arguments->json)
-        return print_answer(w, answer);
-    print_json(w, answer);
+        return print_answer(w, &answer);
+    print_json(w, &answer);
     return OCTET_OK;
 }
 
@@ -523,12 +697,18 @@ static int end(struct work *w, enum octet_status status)
     return result;
 }
 
+static struct answer answer_of_dot(ProtobufCMessage *message)
+{
+    Octet__V1__DotGeneralResponse *response = (Octet__V1__DotGeneralResponse *)message;
+
+    return ANSWER(response);
+}
+
 static enum octet_status dot(struct work *w)
 {
     const char *weight = w->session->arguments->weight;
     Octet__V1__DotGeneralRequest request = OCTET__V1__DOT_GENERAL_REQUEST__INIT;
     const struct fields fields = FIELDS(&request);
-    ProtobufCMessage *message;
     enum octet_status status = find_operands(w);
 
     if (status == OCTET_OK)
@@ -545,13 +725,14 @@ static enum octet_status dot(struct work *w)
                                               : OCTET__V1__WEIGHT_OPERAND__WEIGHT_OPERAND_NONE;
     request.buffers = w->buffers.list;
     request.n_buffers = w->buffers.count;
-    start_progress(w);
-    status = session_call(w->session, "DotGeneral", &request.base, &message, &w->err);
-    if (status != OCTET_OK)
-        return status;
-    Octet__V1__DotGeneralResponse *response = (Octet__V1__DotGeneralResponse *)message;
-    const struct answer answer = ANSWER(response);
-    return settle(w, &answer);
+    return call(w, "DotGeneral", &request.base, &fields, answer_of_dot);
+}
+
+static struct answer answer_of_gmm(ProtobufCMessage *message)
+{
+    Octet__V1__RaggedDotResponse *response = (Octet__V1__RaggedDotResponse *)message;
+
+    return ANSWER(response);
 }
 
 static enum octet_status gmm(struct work *w)
@@ -559,7 +740,6 @@ static enum octet_status gmm(struct work *w)
     const struct arguments *a = w->session->arguments;
     Octet__V1__RaggedDotRequest request = OCTET__V1__RAGGED_DOT_REQUEST__INIT;
     const struct fields fields = FIELDS(&request);
-    ProtobufCMessage *message;
     enum octet_status status = find_operands(w);
 
     if (status == OCTET_OK)
@@ -575,13 +755,7 @@ static enum octet_status gmm(struct work *w)
     request.op_name = (char *)(uintptr_t)(a->op ? a->op : "");
     request.buffers = w->buffers.list;
     request.n_buffers = w->buffers.count;
-    start_progress(w);
-    status = session_call(w->session, "RaggedDot", &request.base, &message, &w->err);
-    if (status != OCTET_OK)
-        return status;
-    Octet__V1__RaggedDotResponse *response = (Octet__V1__RaggedDotResponse *)message;
-    const struct answer answer = ANSWER(response);
-    return settle(w, &answer);
+    return call(w, "RaggedDot", &request.base, &fields, answer_of_gmm);
 }
 
 static struct work start(struct session *session)

@@ -28,8 +28,9 @@ static enum octet_status no_memory(struct work *w)
     return octet_arena_exhausted(w->session->arena, &w->err);
 }
 
-/* "0=128" -> axis and size. */
+/* "0=128" -> axis and size. The text is the arena's. */
 static enum octet_status parse_tile(struct work *w, const char *text,
+                                    const Octet__V1__QuantizeRequest *request,
                                     Octet__V1__QuantizeRequest__TiledAxesEntry *out)
 {
     const char *equals = strchr(text, '=');
@@ -43,6 +44,45 @@ static enum octet_status parse_tile(struct work *w, const char *text,
                           view_shape(w->session->arena, w->in.array.dim, (size_t)w->in.array.rank));
     out->key = (int32_t)(axis < 0 ? axis + w->in.array.rank : axis);
     out->value = (char *)(uintptr_t)(equals + 1);
+    for (size_t i = 0; request->tiled_axes[i] != out; i++)
+        if (request->tiled_axes[i]->key == out->key)
+            return octet_fail(&w->err, OCTET_INVALID_ARGUMENT, NULL,
+                              "option --tiles: axis %d is given twice", out->key);
+    for (size_t i = 0; i < request->n_channelwise_axes; i++)
+        if (request->channelwise_axes[i] == out->key)
+            return octet_fail(&w->err, OCTET_INVALID_ARGUMENT, NULL,
+                              "options --axes and --tiles: both name axis %d; it has a scale for "
+                              "each index or for each tile",
+                              out->key);
+    return OCTET_OK;
+}
+
+/* "0=128,1=128", and as often as the option was given. */
+static enum octet_status parse_tiles(struct work *w, Octet__V1__QuantizeRequest *request)
+{
+    const struct text_list *given = &w->session->arguments->tiles;
+    octet_arena *arena = w->session->arena;
+    size_t count = given->count;
+    ProtobufCMessage **list;
+
+    for (size_t i = 0; i < given->count; i++)
+        for (const char *c = given->items[i]; *c; c++)
+            count += *c == ',';
+    if (!oct_wire_new_list(arena, &octet__v1__quantize_request__tiled_axes_entry__descriptor, count,
+                           &list))
+        return no_memory(w);
+    request->tiled_axes = (Octet__V1__QuantizeRequest__TiledAxesEntry **)list;
+    for (size_t i = 0; i < given->count; i++)
+        for (const char *at = given->items[i]; at;
+             at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+            const char *text = octet_arena_copy(arena, at, strcspn(at, ","));
+            if (!text)
+                return no_memory(w);
+            enum octet_status status =
+                parse_tile(w, text, request, request->tiled_axes[request->n_tiled_axes++]);
+            if (status != OCTET_OK)
+                return status;
+        }
     return OCTET_OK;
 }
 
@@ -50,24 +90,15 @@ static enum octet_status fill_request(struct work *w, Octet__V1__QuantizeRequest
 {
     const struct arguments *a = w->session->arguments;
     octet_arena *arena = w->session->arena;
-    ProtobufCMessage **list;
     enum octet_status status;
 
     request->qtype = (char *)(uintptr_t)a->qtype;
     request->calibration_method = (char *)(uintptr_t)(a->method ? a->method : "");
-    if (!oct_wire_new_list(arena, &octet__v1__quantize_request__tiled_axes_entry__descriptor,
-                           a->tiles.count, &list))
-        return no_memory(w);
-    request->tiled_axes = (Octet__V1__QuantizeRequest__TiledAxesEntry **)list;
-    request->n_tiled_axes = a->tiles.count;
-    for (size_t i = 0; i < a->tiles.count; i++)
-        if ((status = parse_tile(w, a->tiles.items[i], request->tiled_axes[i])))
-            return status;
     status = dtype_parse("scale-dtype", a->scale_dtype, &request->scale_dtype, &w->err);
     if (status == OCTET_OK)
         status = axes_parse(arena, "axes", a->axes, w->in.array.rank, &request->n_channelwise_axes,
                             &request->channelwise_axes, &w->err);
-    return status;
+    return status == OCTET_OK ? parse_tiles(w, request) : status;
 }
 
 static enum octet_status take_quantized(struct work *w, const Octet__V1__QuantizeResponse *from)
@@ -180,7 +211,7 @@ static const char *share(octet_arena *arena, int64_t part, int64_t whole)
 
 static bool print_table(struct work *w, const struct loss *loss, bool symmetric)
 {
-    static const struct column columns[] = {{"FIGURE", false}, {"", true}, {"", false}};
+    static const struct column columns[] = {{"FIGURE", false}, {"VALUE", true}, {"NOTE", false}};
     octet_arena *arena = w->session->arena;
     struct output *out = w->session->out;
     struct table *table = table_create(arena, columns, 3);
@@ -203,11 +234,17 @@ static bool print_table(struct work *w, const struct loss *loss, bool symmetric)
                  share(arena, loss->underflowed, loss->elements)) ||
         !add_row(table, "NaN or Inf", octet_arena_format(arena, "%" PRId64, loss->nonfinite),
                  share(arena, loss->nonfinite, loss->elements)) ||
+        (loss->destroyed &&
+         !add_row(table, "became NaN", octet_arena_format(arena, "%" PRId64, loss->destroyed),
+                  octet_arena_format(arena, "%s that were finite",
+                                     share(arena, loss->destroyed, loss->elements)))) ||
         !add_row(table, "SQNR", view_decibel(arena, loss->sqnr_db),
                  "signal to quantization noise") ||
-        !add_row(table, "relative error",
-                 octet_arena_format(arena, "%.3g %%", 100 * loss->relative_error_max),
-                 "the largest of an element that did not underflow") ||
+        !add_row(table, "largest error", octet_arena_format(arena, "%.3g", loss->error_max),
+                 loss->error_max > 0
+                     ? octet_arena_format(arena, "%.3g %% of amax",
+                                          100 * loss->error_max / (double)loss->amax)
+                     : "") ||
         !add_row(table, "bytes",
                  octet_arena_format(arena, "%s", human_share(bytes_after(w), bytes, part)),
                  octet_arena_format(arena, "%s, were %s", human_bytes(bytes_after(w), after),
@@ -240,8 +277,9 @@ static void print_json(struct work *w, const struct loss *loss, bool symmetric)
         output_printf(out, "  \"saturated\": %" PRId64 ",\n", loss->saturated);
     output_printf(out, "  \"underflowed\": %" PRId64 ",\n  \"nonfinite\": %" PRId64 ",\n",
                   loss->underflowed, loss->nonfinite);
+    output_printf(out, "  \"destroyed\": %" PRId64 ",\n", loss->destroyed);
     json_member(out, "sqnr_db", loss->sqnr_db);
-    json_member(out, "relative_error_max", loss->relative_error_max);
+    json_member(out, "error_max", loss->error_max);
     output_printf(out, "  \"bytes_before\": %" PRId64 ",\n  \"bytes_after\": %" PRId64 "\n}\n",
                   octet_array_bytes(&w->in.array), bytes_after(w));
 }
@@ -293,6 +331,15 @@ static void start_progress(const struct work *w)
     progress_start(what ? what : "running");
 }
 
+/* A NaN or Inf spoils the scale of its group, and with it all of the group. */
+static void warn_of_scales(struct work *w)
+{
+    const char *whose = octet_arena_format(w->session->arena, "FILE '%s'",
+                                           w->session->arguments->operands.items[0]);
+
+    scales_warn(whose ? whose : "FILE", &w->scale);
+}
+
 int run_quantize(struct session *session)
 {
     struct work w = {.session = session, .set = {.arena = session->arena}};
@@ -312,20 +359,24 @@ int run_quantize(struct session *session)
     progress_end();
     if (status == OCTET_OK)
         status = print_figures(&w);
+    if (status == OCTET_OK)
+        warn_of_scales(&w);
     return end(&w, status);
 }
 
 /* The operand of octet dequantize must have its scale. */
 static enum octet_status find_quantized(struct work *w)
 {
-    enum octet_status status =
-        tensors_find(&w->set, "FILE", w->session->arguments->operands.items[0], &w->in, &w->err);
+    const struct arguments *a = w->session->arguments;
+    enum octet_status status = tensors_find(&w->set, "FILE", a->operands.items[0], &w->in, &w->err);
 
+    if (status == OCTET_OK && a->scale)
+        status = tensors_scale(&w->set, "option --scale", a->scale, &w->in, &w->err);
     if (status == OCTET_OK && !w->in.is_quantized)
         return octet_fail(&w->err, OCTET_INVALID_ARGUMENT, NULL,
-                          "FILE: '%s:%s' (%s) is not quantized: codes with '%s.scale' beside them "
-                          "are expected",
-                          w->in.path, w->in.name, octet_dtype_name(w->in.array.dtype), w->in.name);
+                          "FILE '%s': %s is not quantized: codes with '%s.scale' beside them are "
+                          "expected, or --scale",
+                          a->operands.items[0], octet_dtype_name(w->in.array.dtype), w->in.name);
     w->codes = w->in.array;
     w->scale = w->in.scale;
     w->zero_point = w->in.zero_point;

@@ -129,14 +129,14 @@ static enum octet_status find_only(octet_arena *arena, const octet_safetensors *
     if (found == 1)
         return OCTET_OK;
     if (count == 0)
-        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "'%s' holds no arrays", path);
-    return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "'%s' holds %zu arrays; name one: %s:%s",
-                      path, count, path, octet_safetensors_get(file, 0)->name);
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "the file holds no arrays");
+    return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
+                      "the file holds %zu arrays; name one: %s:%s", count, path,
+                      octet_safetensors_get(file, 0)->name);
 }
 
-static enum octet_status find_named(const octet_safetensors *file, const char *path,
-                                    const char *name, const struct octet_named_array **out,
-                                    struct octet_error *err)
+static enum octet_status find_named(const octet_safetensors *file, const char *name,
+                                    const struct octet_named_array **out, struct octet_error *err)
 {
     size_t count = octet_safetensors_count(file);
 
@@ -144,9 +144,9 @@ static enum octet_status find_named(const octet_safetensors *file, const char *p
     if (*out)
         return OCTET_OK;
     if (count == 0)
-        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "'%s' holds no arrays", path);
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "the file holds no arrays");
     return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
-                      "'%s' holds no array '%s'; the nearest of %zu is '%s'", path, name, count,
+                      "the file holds no array '%s'; the nearest of %zu is '%s'", name, count,
                       array_name(file, octet_nearest(name, count, array_name, file)));
 }
 
@@ -177,7 +177,7 @@ static enum octet_status find(struct tensors *set, const char *text, struct tens
     enum octet_status status = open_file(set, out->path, &file, err);
     if (status != OCTET_OK)
         return status;
-    status = name ? find_named(file, out->path, name, &named, err)
+    status = name ? find_named(file, name, &named, err)
                   : find_only(set->arena, file, out->path, &named, err);
     if (status != OCTET_OK)
         return status;
@@ -189,8 +189,10 @@ static enum octet_status find(struct tensors *set, const char *text, struct tens
         zero_point = scale ? companion(set->arena, file, named->name, ZERO_POINT) : NULL;
     }
     out->is_quantized = scale != NULL;
-    if (scale)
+    if (scale) {
         out->scale = scale->array;
+        out->scale_name = scale->name;
+    }
     if (zero_point) {
         out->zero_point = zero_point->array;
         restore_dtype(file, zero_point->name, &out->zero_point);
@@ -198,49 +200,108 @@ static enum octet_status find(struct tensors *set, const char *text, struct tens
     return OCTET_OK;
 }
 
-/* A scale that is no finite number above 0 makes NaN, Inf or zeros of good codes. It is computed
- * with as Qwix does, and told: in a file it is nearly always damage. */
-static void warn_of_scales(const char *what, const struct tensor *tensor)
+void scales_warn(const char *whose, const struct octet_array *scale)
 {
-    int64_t count = octet_array_elements(&tensor->scale), bad = 0, first = 0;
+    int64_t count = octet_array_elements(scale), bad = 0, first = 0;
 
-    for (int64_t i = 0; figures_reads(tensor->scale.dtype) && i < count; i++) {
-        double value = figures_number(&tensor->scale, i);
+    for (int64_t i = 0; figures_reads(scale->dtype) && i < count; i++) {
+        double value = figures_number(scale, i);
         if (value > 0 && isfinite(value))
             continue;
         first = bad++ ? first : i;
     }
     if (!bad)
         return;
-    fprintf(stderr, "octet: warning: %s: '", what);
-    print_safe(tensor->path);
-    fputs(":", stderr);
-    print_safe(tensor->name);
+    fputs("octet: warning: ", stderr);
+    print_safe(whose);
     fprintf(stderr,
-            SCALE "' holds %" PRId64 " of %" PRId64
-                  " scales that are no finite number above 0; the first, at index %" PRId64
-                  ", is %g\n",
-            bad, count, first, figures_number(&tensor->scale, first));
+            ": %" PRId64 " of %" PRId64
+            " scales are no finite number above 0; the first, at index %" PRId64 ", is %g\n",
+            bad, count, first, figures_number(scale, first));
+}
+
+static void warn_of_scales(octet_arena *arena, const char *what, const char *path,
+                           const struct tensor *tensor)
+{
+    const char *whose = octet_arena_format(arena, "%s '%s:%s'", what, path, tensor->scale_name);
+
+    scales_warn(whose ? whose : what, &tensor->scale);
+}
+
+/* The operand before the sentence: "LHS 'x.safetensors:w': the file holds no array 'w'". */
+static enum octet_status fail_operand(const char *what, const char *text, enum octet_status status,
+                                      struct octet_error *err)
+{
+    bool has_field = err->field[0] && strcmp(err->field, "path") != 0;
+    char sentence[sizeof err->text];
+
+    snprintf(sentence, sizeof sentence, "%.60s '%.200s': %.100s%s%.600s", what, text,
+             has_field ? err->field : "", has_field ? ": " : "", err->text);
+    return octet_fail(err, status, NULL, "%s", sentence);
 }
 
 enum octet_status tensors_find(struct tensors *set, const char *what, const char *text,
                                struct tensor *out, struct octet_error *err)
 {
     enum octet_status status = find(set, text, out, err);
-    char sentence[sizeof err->text];
 
     if (status == OCTET_OK && out->is_quantized)
-        warn_of_scales(what, out);
-    if (status == OCTET_OK)
-        return OCTET_OK;
-    /* The operand before the sentence: "LHS: 'x.safetensors' holds no array 'w'". */
-    bool names_path = !err->field[0] || strcmp(err->field, "path") == 0;
-    if (names_path)
-        snprintf(sentence, sizeof sentence, "%.100s: %.800s", what, err->text);
-    else
-        snprintf(sentence, sizeof sentence, "%.60s: '%.200s': %.200s: %.500s", what,
-                 out->path ? out->path : text, err->field, err->text);
-    return octet_fail(err, status, NULL, "%s", sentence);
+        warn_of_scales(set->arena, what, out->path, out);
+    return status == OCTET_OK ? OCTET_OK : fail_operand(what, text, status, err);
+}
+
+/* Does each axis of the scale have 1, or a number that divides the array's? */
+static bool scale_fits(const struct octet_array *array, const struct octet_array *scale)
+{
+    bool fits = array->rank == scale->rank;
+
+    for (int32_t i = 0; fits && i < array->rank; i++)
+        fits = scale->dim[i] == 1 || (scale->dim[i] > 0 && array->dim[i] % scale->dim[i] == 0);
+    return fits;
+}
+
+static enum octet_status find_scale(struct tensors *set, const char *text, struct tensor *codes,
+                                    struct tensor *out, struct octet_error *err)
+{
+    const octet_safetensors *file;
+    enum octet_status status = open_file(set, codes->path, &file, err); /* it is open */
+    const struct octet_named_array *named =
+        status == OCTET_OK ? octet_safetensors_find(file, text) : NULL;
+
+    if (status != OCTET_OK)
+        return status;
+    if (named)
+        *out = (struct tensor){.path = codes->path, .name = named->name, .array = named->array};
+    else if (!strchr(text, ':') && !is_file(text))
+        return find_named(file, text, &named, err);
+    else if ((status = find(set, text, out, err)) != OCTET_OK)
+        return status;
+    if (!scale_fits(&codes->array, &out->array)) {
+        char of_codes[160], of_scale[160];
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
+                          "shape %s does not go with %s of '%.100s': each axis must have 1, or a "
+                          "number that divides the array's",
+                          octet_array_shape_text(&out->array, of_scale, sizeof of_scale),
+                          octet_array_shape_text(&codes->array, of_codes, sizeof of_codes),
+                          codes->name);
+    }
+    return OCTET_OK;
+}
+
+enum octet_status tensors_scale(struct tensors *set, const char *what, const char *text,
+                                struct tensor *codes, struct octet_error *err)
+{
+    struct tensor found = {0};
+    enum octet_status status = find_scale(set, text, codes, &found, err);
+
+    if (status != OCTET_OK)
+        return fail_operand(what, text, status, err);
+    codes->scale = found.array;
+    codes->scale_name = found.name;
+    codes->zero_point = (struct octet_array){0};
+    codes->is_quantized = true;
+    warn_of_scales(set->arena, what, found.path, codes);
+    return OCTET_OK;
 }
 
 static bool is_same_file(const char *a, const char *b)

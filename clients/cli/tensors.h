@@ -18,18 +18,26 @@ struct tensors {
     size_t file_count;
 };
 
-/* An operand. It is quantized when its array holds codes and NAME.scale stands beside it. */
+/* An operand. It is quantized when its array holds codes and NAME.scale stands beside it, or
+ * tensors_scale gave it another. */
 struct tensor {
-    const char *path, *name;
+    const char *path, *name, *scale_name;
     bool is_quantized;
     struct octet_array array;             /* the codes of a quantized one */
     struct octet_array scale, zero_point; /* of a quantized one; zero_point.data may be NULL */
 };
 
 /* text: "FILE:NAME", or "FILE" where the file has one array (scales of another aside).
- * what: how messages call it: "LHS", "--cotangent". */
+ * what: how messages call it: "LHS", "option --cotangent"; they go on with text in quotes. */
 enum octet_status tensors_find(struct tensors *set, const char *what, const char *text,
                                struct tensor *out, struct octet_error *err) OCTET_MUST_CHECK;
+/* text, "FILE:NAME" or the name of an array in the file of `codes`, becomes its scale. what: as
+ * above. Errors: also when the shapes do not go together. */
+enum octet_status tensors_scale(struct tensors *set, const char *what, const char *text,
+                                struct tensor *codes, struct octet_error *err) OCTET_MUST_CHECK;
+/* A warning on standard error when a scale is no finite number above 0, which makes NaN, Inf or
+ * zeros of good codes. They are computed with as Qwix does. whose: "LHS 'x:w.scale'". */
+void scales_warn(const char *whose, const struct octet_array *scale);
 void tensors_close(struct tensors *set);
 
 /* Writes `count` arrays. int4, which the format does not have, is remembered in the metadata, where

@@ -70,6 +70,9 @@ class Quantize(Case):
         for tile in ("1=2", "-1=2", "1=1/2"):
             tiles = self.quantized(x, "--qtype", "float8_e4m3fn", "--axes=-2", "--tiles", tile)
             self.assertEqual(tiles["w.scale"], ("F32", [2, 2], f32(1, 0.5, 2, 0.25)))
+        for tiles in (["--tiles", "0=1,1=2"], ["--tiles", "0=1", "--tiles", "1=2"]):
+            tiled = self.quantized(x, "--qtype", "float8_e4m3fn", *tiles)
+            self.assertEqual(tiled["w.scale"], ("F32", [2, 2], f32(1, 0.5, 2, 0.25)))
         both = self.quantized(x, "--qtype", "float8_e4m3fn", "--axes", "0,1")
         self.assertEqual(both["w.scale"][1], [2, 4])
         self.assertEqual(floats(both["w.scale"][2])[1], 1.0, "the scale of zeros is 1")
@@ -116,13 +119,21 @@ class Quantize(Case):
         self.assertEqual((got["amax"], got["scale_min"], got["scale_max"]), (448, 0.5, 0.5))
         self.assertEqual((got["saturated"], got["underflowed"], got["nonfinite"], got["elements"]), (2, 1, 2, 8))
         self.assertEqual((got["bytes_before"], got["bytes_after"]), (32, 12))
-        self.assertAlmostEqual(got["relative_error_max"], 0.5)
+        self.assertEqual((got["error_max"], got["destroyed"]), (224, 0))
         table = self.fine("quantize", x, "--qtype", "float8_e4m3fn", "--method", "fixed,-224,224").out
         self.assertTrue(table.startswith("w: float32 [8] -> float8_e4m3fn, scale float32 [1]\n"), table)
-        for row in (r"saturated +2 +25\.0 % of the elements", r"underflowed +1 ", r"NaN or Inf +2 ", r"SQNR +\d+\.\d\d dB"):
+        for row in (r"FIGURE +VALUE +NOTE", r"largest error +224 +50 % of amax", r"saturated +2 +25\.0 % of the elements", r"underflowed +1 ", r"NaN or Inf +2 ", r"SQNR +\d+\.\d\d dB"):
             self.assertRegex(table, row)
         for line in table.splitlines():
             self.assertEqual(line, line.rstrip())
+
+    def test_what_became_nan_is_told(self):
+        x = self.file(w=("F32", [2, 2], f32(1, 2, 3, float("inf"))))
+        done = run("quantize", x, "--qtype", "float8_e4m3fn", "--axes", "0")
+        self.assertEqual((done.rc, done.err), (0, f"octet: warning: FILE '{x}': 1 of 2 scales are no finite number "
+                                                  "above 0; the first, at index 1, is inf\n"))
+        self.assertRegex(done.out, r"became NaN +1 +25\.0 % of the elements that were finite\n")
+        self.assertNotIn("became NaN", self.fine("quantize", self.file("y", w=("F32", [1], f32(1))), "--qtype", "int8").out)
 
     def test_nothing_lost_and_nothing_there(self):
         exact = self.file("a", w=("F32", [2], f32(448, -224)))
@@ -155,14 +166,32 @@ class Quantize(Case):
         self.assertEqual(json.loads(done.out), {"name": "w", "dtype": "float32", "shape": [2, 2]})
         self.assertEqual(arrays.read(self.out)[0]["w"], ("F32", [2, 2], f32(512, 2, 4, 8)))
 
+    def test_the_scale_may_have_another_name(self):
+        codes = ("F8_E4M3", [2, 2], bytes.fromhex("38383838"))
+        q = self.file(w=codes, w_scale_inv=("F32", [2, 1], f32(2, 4)), three=("F32", [3, 1], f32(1, 1, 1)))
+        other = self.file("other", s=("F32", [1, 2], f32(8, 16)))
+        for scale, expected in (("w_scale_inv", f32(2, 2, 4, 4)), (f"{q}:w_scale_inv", f32(2, 2, 4, 4)),
+                                (f"{other}:s", f32(8, 16, 8, 16)), (other, f32(8, 16, 8, 16))):
+            self.fine("dequantize", f"{q}:w", "--scale", scale, "-o", self.out)
+            self.assertEqual(arrays.read(self.out)[0]["w"], ("F32", [2, 2], expected))
+        one = self.file("one", x=("F32", [2, 2], f32(1, 0, 0, 1)))
+        self.fine("dot", f"{q}:w", one, "--lhs-scale", "w_scale_inv", "-o", self.out)
+        self.assertEqual(arrays.read(self.out)[0]["out"][2], f32(2, 2, 4, 4))
+        self.fine("dot", one, f"{q}:w", "--rhs-scale", f"{other}:s", "-o", self.out)
+        self.assertEqual(arrays.read(self.out)[0]["out"][2], f32(8, 16, 8, 16))
+        self.refused(["dequantize", f"{q}:w", "--scale", "three", "-o", self.out],
+                     "option --scale 'three': shape [3, 1] does not go with [2, 2] of 'w'", "divides")
+        self.refused(["dequantize", f"{q}:w", "--scale", "w_scale", "-o", self.out], "the nearest of 3 is 'w_scale_inv'")
+        self.refused(["dequantize", f"{one}", "--scale", f"{other}:s", "-o", self.out], f"FILE '{one}'", "'float32'")
+
     def test_scales_that_are_none_are_told(self):
         """Computed with all the same: a row that held an Inf has such a scale in Qwix too."""
         q = self.file(w=("I8", [5, 1], bytes([1, 1, 1, 1, 1])),
                       **{"w.scale": ("F32", [5, 1], f32(2, float("nan"), float("inf"), 0, -1))})
         done = run("dequantize", q, "-o", self.out)
         self.assertEqual(done.rc, 0, done.err)
-        self.assertEqual(done.err, f"octet: warning: FILE: '{q}:w.scale' holds 4 of 5 scales that are no finite "
-                                   "number above 0; the first, at index 1, is nan\n")
+        self.assertEqual(done.err, f"octet: warning: FILE '{q}:w.scale': 4 of 5 scales are no finite number above 0; "
+                                   "the first, at index 1, is nan\n")
         self.assertEqual(floats(arrays.read(self.out)[0]["w"][2])[2:], [float("inf"), 0, -1])
 
     def test_terminals_are_not_steered(self):
@@ -186,8 +215,8 @@ class Dot(Case):
         got, out = self.product("dot", self.x, self.w)
         self.assertEqual(got, {"out": ("F32", [2, 2], f32(7, 8, 16, 17))})
         self.assertNotIn("QWIX", out)
-        self.assertRegex(out, r"lhs +float32 +\[2, 3\] +no +6 ")
-        self.assertRegex(out, r"digest +[0-9a-f]{32}\n")
+        self.assertRegex(out, r"lhs +float32 +\[2, 3\] +- +6 ")
+        self.assertRegex(out, r"digest +[0-9a-f]{32} \(of out\)\n")
 
     def test_axes_in_every_form(self):
         plain = self.product("dot", self.x, self.w)[0]
@@ -206,19 +235,58 @@ class Dot(Case):
         rules.write_text("rules: [{module_path: 'decoder/.*', weight_qtype: float8_e4m3fn, act_qtype: float8_e4m3fn}]\n")
         short, out = self.product("dot", self.x, self.w, *E4M3, "--module", "decoder/wi")
         self.assertEqual(out.splitlines()[0], "[QWIX] module='decoder/wi' op=dot_general0 rule=0")
-        self.assertRegex(out, r"lhs +float32 +\[2, 3\] +yes +6 +0\.006696 to 0\.01339 +0 +0 +0 ")
+        self.assertRegex(out, r"lhs +float32 +\[2, 3\] +float8_e4m3fn +6 +0\.006696 to 0\.01339 +0 +0 +0 ")
         long, _ = self.product("dot", self.x, self.w, "--rules", str(rules), "--module", "decoder/wi")
         self.assertEqual(long, short)
-        none, out = self.product("dot", self.x, self.w, "--rules", str(rules), "--module", "mtp/wi")
-        self.assertEqual(out.splitlines()[0], "[QWIX] module='mtp/wi' op=dot_general0 rule=None")
-        self.assertEqual(none["out"][2], f32(7, 8, 16, 17))
+        done = run("dot", self.x, self.w, "--rules", str(rules), "--module", "mtp/wi", "-o", self.out)
+        self.assertEqual(done.out.splitlines()[0], "[QWIX] module='mtp/wi' op=dot_general0 rule=None")
+        self.assertEqual(done.err, "octet: warning: no rule takes dot_general0 of module 'mtp/wi', so nothing is "
+                                   "quantized (--module sets the module that rules see)\n")
+        self.assertEqual(arrays.read(self.out)[0]["out"][2], f32(7, 8, 16, 17))
+
+    def test_options_are_a_rule_s_fields(self):
+        values = [((i * 37) % 101 - 50) / 7 for i in range(8 * 8)]
+        x = self.file("big", x=("F32", [8, 8], f32(*values)), w=("F32", [8, 8], f32(*values[::-1])),
+                      g=("F32", [8, 8], f32(*values[::2], *values[1::2])))
+        types = {"weight_qtype": "int8", "act_qtype": "int8", "bwd_qtype": "float8_e5m2"}
+        for fields, *given in (
+                ({"tile_size": 4}, "--tile-size", "4"),
+                ({"bwd_weight_grad_tile_size": "1/2"}, "--bwd-tile-size", "1/2"),
+                ({"disable_channelwise_axes": True}, "--disable-channelwise-axes"),
+                ({"sparsity": {"n": 2, "m": 4}}, "--sparsity", "2:4"),
+                ({"weight_calibration_method": "absmax,0.5"}, "--weight-method", "absmax,0.5"),
+                ({"act_calibration_method": "fixed,-2,2"}, "--act-method", "fixed,-2,2"),
+                ({"bwd_calibration_method": "absmax,0.5"}, "--bwd-method", "absmax,0.5")):
+            rules = self.path / "r.yml"
+            rules.write_text(json.dumps({"rules": [{**types, **fields}]}))
+            command = ["dot", f"{x}:x", f"{x}:w", "--cotangent", f"{x}:g", "-o", self.out]
+            plain = self.fine(*command, "--weight-qtype", "int8", "--act-qtype", "int8", "--bwd-qtype", "float8_e5m2")
+            plain = arrays.read(self.out)[0]
+            self.fine(*command, "--weight-qtype", "int8", "--act-qtype", "int8", "--bwd-qtype", "float8_e5m2", *given)
+            short = arrays.read(self.out)[0]
+            self.assertNotEqual(short, plain, given)
+            self.fine(*command, "--rules", str(rules))
+            self.assertEqual(short, arrays.read(self.out)[0], given)
+
+    def test_beside_the_unquantized(self):
+        g = self.file("g", g=("F32", [2, 2], f32(1, 0, 0, 1)))
+        out = self.fine("dot", self.x, self.w, *E4M3, "--cotangent", g, "--compare-unquantized").out
+        for name in ("out", "lhs_grad", "rhs_grad"):
+            self.assertRegex(out, rf"\nunquantized {name}: largest difference [\d.]+, [\d.]+ % of the largest element; "
+                                  r"SQNR (\d+\.\d\d dB|no loss)\n")
+        got = json.loads(self.fine("dot", self.x, self.w, *E4M3, "--compare-unquantized", "--json").out)["unquantized"]
+        self.assertEqual(list(got), ["out"])
+        quantized = floats(self.product("dot", self.x, self.w, *E4M3)[0]["out"][2])
+        self.assertAlmostEqual(got["out"]["absolute_max"], max(abs(a - b) for a, b in zip(quantized, (7, 8, 16, 17))), places=5)
+        same = self.fine("dot", self.x, self.w, "--compare-unquantized").out
+        self.assertIn("unquantized out: largest difference 0, 0 % of the largest element; SQNR no loss\n", same)
 
     def test_operands_that_come_quantized(self):
         for name, axis in (("x", "0"), ("w", "1")):
             self.fine("quantize", getattr(self, name), "--qtype", "float8_e4m3fn", "--axes", axis,
                       "-o", str(self.path / f"{name}q"))
         got, out = self.product("dot", str(self.path / "xq"), str(self.path / "wq"))
-        self.assertEqual(out.count("came so"), 2)
+        self.assertEqual(out.count("float8_e4m3fn given"), 2)
         expected = self.product("dot", self.x, self.w, *E4M3)[0]
         self.assertEqual(got["out"], expected["out"], "the same codes, made in two steps")
 
@@ -227,9 +295,11 @@ class Dot(Case):
         got, out = self.product("dot", self.x, self.w, "--cotangent", g)
         self.assertEqual(got["lhs_grad"], ("F32", [2, 3], f32(1, 0, 2, 0, 1, 2)))
         self.assertEqual(got["rhs_grad"], ("F32", [3, 2], f32(1, 4, 2, 5, 3, 6)))
-        self.assertRegex(out, r"cotangent +float32")
+        self.assertRegex(out, r"cotangent +float32 +\[2, 2\] +- ")
+        self.assertNotIn("cotangent:", out)
         _, out = self.product("dot", self.x, self.w, "--cotangent", g, *E4M3, "--bwd-qtype", "float8_e5m2")
-        self.assertRegex(out, r"cotangent +float32 +\[2, 2\] +yes")
+        self.assertRegex(out, r"cotangent +float32 +\[2, 2\] +float8_e5m2 ")
+        self.assertIn("\ncotangent: after the other operand's scale was moved onto it; ", out)
 
     def test_reference(self):
         same = self.file("same", r=("F32", [2, 2], f32(7, 8, 16, 17)))
@@ -330,6 +400,11 @@ class WrongUse(Case):
                 (["quantize", x, "--qtype", "int8", "--tiles", "1"], "option --tiles", "AXIS=SIZE"),
                 (["quantize", x, "--qtype", "int8", "--tiles", "9=1"], "option --tiles", "[2, 2]"),
                 (["quantize", x, "--qtype", "int8", "--tiles", "1=3"], "option --tiles", "'3'"),
+                (["quantize", x, "--qtype", "int8", "--tiles", "0=1,"], "option --tiles: '' is not AXIS=SIZE"),
+                (["quantize", x, "--qtype", "int8", "--tiles", "0=1,0=2"], "option --tiles", "axis 0", "twice"),
+                (["quantize", x, "--qtype", "int8", "--tiles", "0=1", "--axes", "0"], "--axes and --tiles", "axis 0"),
+                (["quantize", x, "--qtype", "mxfp4"], "option --tiles: mxfp4", "--tiles AXIS=32\n"),
+                (["quantize", x, "--qtype", "nvfp4"], "option --tiles: nvfp4", "--tiles AXIS=16\n"),
                 (["quantize", x, "--qtype", "int8", "--scale-dtype", "flot32"], "option --scale-dtype", "'float32'"),
                 (["quantize", x, "--qtype", "int8", "--scale-dtype", "int8"], "option --scale-dtype", "'int8'"),
                 (["quantize", x, "--qtype", "int8", "-x"], "unknown option '-x'"),
@@ -345,8 +420,18 @@ class WrongUse(Case):
                 (["dot", x, x, "--dims", "1,0"], "option --dims", "'1,0'"),
                 (["dot", x, x, "--dims", "(((1),(5)),((),()))"], "option --dims", "'5)),((),()))'"),
                 (["dot", x, x, "--dims", "(((1),(0)),((),()))))"], "option --dims"),
+                (["dot", x, x, "--dims", "(((0,0),(0,1)),((),()))"], "option --dims: lhs_contracting[1]: axis 0"),
                 (["dot", x, x, "--dims", "x", "--contract", "1,0"], "--dims and --contract exclude"),
                 (["dot", x, x, "--rules", "r.yml", "--act-qtype", "int8"], "--rules and --act-qtype exclude"),
+                (["dot", x, x, "--rules", "r.yml", "--tile-size", "2"], "--rules and --tile-size exclude"),
+                (["dot", x, x, "--tile-size", "2"], "option --tile-size has no effect without --weight-qtype"),
+                (["dot", x, x, *E4M3, "--bwd-method", "absmax"], "option --bwd-method has no effect without --bwd-qtype"),
+                (["dot", x, x, *E4M3, "--tile-size", "3"], "option --tile-size: '3'"),
+                (["dot", x, x, *E4M3, "--weight-method", "max"], "option --weight-method: 'max'"),
+                (["dot", x, x, *E4M3, "--act-method", "max"], "option --act-method: 'max'"),
+                (["dot", x, x, *E4M3, "--bwd-qtype", "int8", "--bwd-tile-size", "x"], "option --bwd-tile-size: 'x'"),
+                (["dot", x, x, *E4M3, "--sparsity", "2"], "option --sparsity: '2' is not N:M"),
+                (["dot", x, x, *E4M3, "--sparsity", "5:4"], "option --sparsity:", "5"),
                 (["dot", x, x, "--weight", "left"], "option --weight", "'left' is none of rhs, lhs, none"),
                 (["dot", x, x, "--weight-qtype", "float9"], "option --weight-qtype", "'float9'"),
                 (["dot", x, x, "--out-dtype", "f64"], "option --out-dtype", "'f64'"),
@@ -364,18 +449,19 @@ class WrongUse(Case):
         self.refused(["dot", f"{x}:x", f"{x}:x"], f"RHS '{x}:x': shape:", "[2, 3]")
         self.refused(["dot", f"{x}:i", f"{x}:x"], f"LHS '{x}:i': dtype:", "'int32'")
         self.refused(["quantize", f"{x}:i", "--qtype", "int8"], f"FILE '{x}:i': dtype:", "'int32'")
-        self.refused(["dot", f"{x}:x", f"{x}:x", "--contract", "1,1", "--cotangent", f"{x}:x"], "--cotangent", "[2, 3]")
+        self.refused(["dot", f"{x}:x", f"{x}:x", "--contract", "1,1", "--cotangent", f"{x}:x"],
+                     f"option --cotangent '{x}:x': shape:", "[2, 3]")
         self.refused(["dot", f"{x}:x", f"{x}:x", "--contract", "1,1", "--reference", f"{x}:x"],
-                     "--reference", "has shape [2, 3], the result [2, 2]")
+                     f"option --reference '{x}:x': shape [2, 3] is not the result's, [2, 2]")
         bad = self.file("bad", w=("F8_E4M3", [4], b"1234"), **{"w.scale": ("F32", [3], f32(1, 1, 1))})
         self.refused(["dequantize", bad, "-o", self.out], f"FILE '{bad}': scale.shape:", "[3]")
 
     def test_files(self):
         x = self.file(x=("F32", [2], f32(1, 2)))
-        self.refused(["dot", "/no/such:x", x], "LHS: cannot read '/no/such': No such file")
-        self.refused(["dot", x, "/no/such"], "RHS: cannot read '/no/such'")
-        self.refused(["dot", x, "/"], "RHS: '/' is not a regular file")
-        self.refused(["dot", x, f"{x}:y"], "holds no array 'y'; the nearest of 1 is 'x'")
+        self.refused(["dot", "/no/such:x", x], "LHS '/no/such:x': cannot read '/no/such': No such file")
+        self.refused(["dot", x, "/no/such"], "RHS '/no/such': cannot read")
+        self.refused(["dot", x, "/"], "RHS '/': '/' is not a regular file")
+        self.refused(["dot", x, f"{x}:y"], f"RHS '{x}:y': the file holds no array 'y'; the nearest of 1 is 'x'")
         self.refused(["quantize", x, "--qtype", "int8", "-o", x], "would lose its other arrays")
         self.refused(["quantize", x, "--qtype", "int8", "-o", "/dev/null"], "'/dev/null'", "not a regular file")
         self.refused(["quantize", x, "--qtype", "int8", "-o", "/no/such/x"], "cannot write '/no/such/x'")
