@@ -387,16 +387,18 @@ static bool add_stats(struct table *table, octet_arena *arena, const char *name,
                       const struct tensor *tensor, const Octet__V1__OperandStats *s)
 {
     bool quantized = s && s->is_quantized;
-    const char *scale = "-", *saturated = "-", *underflowed = "-", *sqnr = "-";
+    const char *scale = "-", *saturated = "-", *underflowed = "-", *sqnr = "-", *destroyed = "-";
 
-    if (quantized) {
+    if (quantized)
         scale = s->scale_min == s->scale_max
                     ? octet_arena_format(arena, "%.4g", (double)s->scale_min)
                     : octet_arena_format(arena, "%.4g to %.4g", (double)s->scale_min,
                                          (double)s->scale_max);
+    if (quantized && !tensor->is_quantized) { /* of one that came quantized nothing was lost here */
         saturated = octet_arena_format(arena, "%" PRId64, s->saturated);
         underflowed = octet_arena_format(arena, "%" PRId64, s->underflowed);
         sqnr = view_decibel(arena, s->sqnr_db);
+        destroyed = octet_arena_format(arena, "%" PRId64, s->destroyed);
     }
     const char *cells[] = {
         name,
@@ -412,6 +414,7 @@ static bool add_stats(struct table *table, octet_arena *arena, const char *name,
         underflowed,
         s ? octet_arena_format(arena, "%" PRId64, s->nonfinite) : "-",
         sqnr,
+        destroyed,
     };
     return table_add(table, cells, COLOUR_NONE);
 }
@@ -428,9 +431,29 @@ static bool add_result(struct table *table, octet_arena *arena, const char *name
                            "",
                            "",
                            "",
+                           "",
                            ""};
 
     return table_add(table, cells, COLOUR_NONE);
+}
+
+/* Did quantizing make NaN or Inf of finite elements? */
+static bool is_destroyed(const struct tensor *tensor, const Octet__V1__OperandStats *s)
+{
+    return s && s->destroyed && !tensor->is_quantized;
+}
+
+/* As octet quantize warns of its scales, which are not in this reply. */
+static void warn_of_scales(const char *what, const char *typed, const struct tensor *tensor,
+                           const Octet__V1__OperandStats *s)
+{
+    if (!is_destroyed(tensor, s))
+        return;
+    fprintf(stderr, "octet: warning: %s '", what);
+    print_safe(typed);
+    fprintf(stderr,
+            "': %" PRId64 " finite elements became NaN or Inf, since they share a scale with one\n",
+            s->destroyed);
 }
 
 static bool print_numerics(struct work *w, const Octet__V1__Trace *trace,
@@ -446,10 +469,14 @@ static bool print_numerics(struct work *w, const Octet__V1__Trace *trace,
     static const struct column columns[] = {
         {"ARRAY", false},  {"DTYPE", false}, {"SHAPE", false},    {"QUANTIZED", false},
         {"AMAX", true},    {"SCALE", true},  {"SATURATED", true}, {"UNDERFLOWED", true},
-        {"NAN/INF", true}, {"SQNR", true}};
+        {"NAN/INF", true}, {"SQNR", true},   {"BECAME NAN", true}};
     octet_arena *arena = w->session->arena;
-    struct table *table = table_create(arena, columns, sizeof columns / sizeof *columns);
+    size_t count = sizeof columns / sizeof *columns - 1; /* the last one only where it tells */
 
+    for (int i = 0; i < 3; i++)
+        if (is_destroyed(operands[i].tensor, operands[i].stats))
+            count = sizeof columns / sizeof *columns;
+    struct table *table = table_create(arena, columns, count);
     for (int i = 0; i < 3; i++)
         if (operands[i].tensor->array.data &&
             (!table || !add_stats(table, arena, operands[i].name,
@@ -529,6 +556,7 @@ static void print_unquantized(struct work *w)
 
 static enum octet_status print_answer(struct work *w, const struct answer *answer)
 {
+    const struct arguments *a = w->session->arguments;
     const Octet__V1__Trace *trace = answer->trace;
     struct output *out = w->session->out;
     char line[4096];
@@ -543,6 +571,9 @@ static enum octet_status print_answer(struct work *w, const struct answer *answe
             return no_memory(w);
         output_printf(out, "digest     %s (of out)\n", x->digest);
         warn_of_no_rule(trace, x);
+        warn_of_scales("LHS", a->operands.items[0], &w->lhs, x->lhs);
+        warn_of_scales("RHS", a->operands.items[1], &w->rhs, x->rhs);
+        warn_of_scales("option --cotangent", a->cotangent, &w->cotangent, x->cotangent);
         print_note(x->note);
     }
     if (w->compared)

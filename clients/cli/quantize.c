@@ -20,6 +20,8 @@ struct work {
     struct tensors set;
     struct tensor in;
     struct octet_array codes, scale, zero_point, dequantized;
+    const Octet__V1__OperandStats *stats;
+    struct difference difference; /* of dequantized from in */
     struct octet_error err;
 };
 
@@ -115,6 +117,9 @@ static enum octet_status take_quantized(struct work *w, const Octet__V1__Quantiz
         if (parts[i] || i < 2) /* only the zero point may be absent */
             status = reply_array(w->session->arena, parts[i], from->n_buffers, from->buffers,
                                  names[i], to[i], &w->err);
+    w->stats = from->stats;
+    if (status == OCTET_OK && !w->stats)
+        return octet_fail(&w->err, OCTET_DATA_LOSS, NULL, "the reply has no figures");
     return status;
 }
 
@@ -127,6 +132,7 @@ static enum octet_status call_quantize(struct work *w)
 
     if (status != OCTET_OK)
         return status;
+    request.trace_level = OCTET__V1__TRACE_LEVEL__TRACE_LEVEL_NUMERICS;
     request.array = request_tensor(&buffers, &w->in.array);
     request.buffers = buffers.list;
     request.n_buffers = buffers.count;
@@ -163,15 +169,11 @@ static enum octet_status call_dequantize(struct work *w, Octet__V1__DataType dty
 /* A reply whose shapes do not go with the request's would be read beyond its end. */
 static enum octet_status check_reply(struct work *w)
 {
-    const struct octet_array *array = &w->in.array, *scale = &w->scale;
-    bool good = scale->rank == array->rank && w->dequantized.rank == array->rank &&
-                w->dequantized.dtype == OCTET_DTYPE_F32 &&
-                (scale->dtype == OCTET_DTYPE_F32 || scale->dtype == OCTET_DTYPE_BF16);
+    const struct octet_array *array = &w->in.array, *dequantized = &w->dequantized;
+    bool good = dequantized->rank == array->rank && dequantized->dtype == OCTET_DTYPE_F32;
 
     for (int32_t i = 0; good && i < array->rank; i++)
-        good = w->dequantized.dim[i] == array->dim[i] &&
-               (scale->dim[i] == array->dim[i] ||
-                (scale->dim[i] > 0 && array->dim[i] % scale->dim[i] == 0));
+        good = dequantized->dim[i] == array->dim[i];
     if (good)
         return OCTET_OK;
     return octet_fail(&w->err, OCTET_DATA_LOSS, NULL,
@@ -209,41 +211,41 @@ static const char *share(octet_arena *arena, int64_t part, int64_t whole)
                 : "";
 }
 
-static bool print_table(struct work *w, const struct loss *loss, bool symmetric)
+static bool print_table(struct work *w, bool symmetric)
 {
     static const struct column columns[] = {{"FIGURE", false}, {"VALUE", true}, {"NOTE", false}};
     octet_arena *arena = w->session->arena;
     struct output *out = w->session->out;
     struct table *table = table_create(arena, columns, 3);
+    const Octet__V1__OperandStats *s = w->stats;
+    double error = w->difference.absolute_max;
     char before[32], after[32], part[32];
     int64_t bytes = octet_array_bytes(&w->in.array);
+    int64_t elements = octet_array_elements(&w->in.array);
 
     output_printf(out, "%s: %s -> %s, scale %s%s\n", view_name(arena, w->in.name),
                   type_and_shape(arena, &w->in.array), octet_dtype_name(w->codes.dtype),
                   type_and_shape(arena, &w->scale), symmetric ? "" : ", with a zero point");
-    if (!table ||
-        !add_row(table, "amax", octet_arena_format(arena, "%.6g", (double)loss->amax), "") ||
-        !add_row(table, "smallest scale",
-                 octet_arena_format(arena, "%.6g", (double)loss->scale_min), "") ||
-        !add_row(table, "largest scale", octet_arena_format(arena, "%.6g", (double)loss->scale_max),
+    if (!table || !add_row(table, "amax", octet_arena_format(arena, "%.6g", (double)s->amax), "") ||
+        !add_row(table, "smallest scale", octet_arena_format(arena, "%.6g", (double)s->scale_min),
+                 "") ||
+        !add_row(table, "largest scale", octet_arena_format(arena, "%.6g", (double)s->scale_max),
                  "") ||
         !add_row(table, "saturated",
-                 symmetric ? octet_arena_format(arena, "%" PRId64, loss->saturated) : "-",
-                 share(arena, loss->saturated, loss->elements)) ||
-        !add_row(table, "underflowed", octet_arena_format(arena, "%" PRId64, loss->underflowed),
-                 share(arena, loss->underflowed, loss->elements)) ||
-        !add_row(table, "NaN or Inf", octet_arena_format(arena, "%" PRId64, loss->nonfinite),
-                 share(arena, loss->nonfinite, loss->elements)) ||
-        (loss->destroyed &&
-         !add_row(table, "became NaN", octet_arena_format(arena, "%" PRId64, loss->destroyed),
+                 symmetric ? octet_arena_format(arena, "%" PRId64, s->saturated) : "-",
+                 share(arena, s->saturated, elements)) ||
+        !add_row(table, "underflowed", octet_arena_format(arena, "%" PRId64, s->underflowed),
+                 share(arena, s->underflowed, elements)) ||
+        !add_row(table, "NaN or Inf", octet_arena_format(arena, "%" PRId64, s->nonfinite),
+                 share(arena, s->nonfinite, elements)) ||
+        (s->destroyed &&
+         !add_row(table, "became NaN", octet_arena_format(arena, "%" PRId64, s->destroyed),
                   octet_arena_format(arena, "%s that were finite",
-                                     share(arena, loss->destroyed, loss->elements)))) ||
-        !add_row(table, "SQNR", view_decibel(arena, loss->sqnr_db),
-                 "signal to quantization noise") ||
-        !add_row(table, "largest error", octet_arena_format(arena, "%.3g", loss->error_max),
-                 loss->error_max > 0
-                     ? octet_arena_format(arena, "%.3g %% of amax",
-                                          100 * loss->error_max / (double)loss->amax)
+                                     share(arena, s->destroyed, elements)))) ||
+        !add_row(table, "SQNR", view_decibel(arena, s->sqnr_db), "signal to quantization noise") ||
+        !add_row(table, "largest error", octet_arena_format(arena, "%.3g", error),
+                 error > 0
+                     ? octet_arena_format(arena, "%.3g %% of amax", 100 * error / (double)s->amax)
                      : "") ||
         !add_row(table, "bytes",
                  octet_arena_format(arena, "%s", human_share(bytes_after(w), bytes, part)),
@@ -254,10 +256,11 @@ static bool print_table(struct work *w, const struct loss *loss, bool symmetric)
     return true;
 }
 
-static void print_json(struct work *w, const struct loss *loss, bool symmetric)
+static void print_json(struct work *w, bool symmetric)
 {
     struct output *out = w->session->out;
     octet_arena *arena = w->session->arena;
+    const Octet__V1__OperandStats *s = w->stats;
 
     output_text(out, "{\n  \"name\": ");
     json_text(out, w->in.name);
@@ -269,17 +272,17 @@ static void print_json(struct work *w, const struct loss *loss, bool symmetric)
     output_printf(out, "  \"scale_shape\": %s,\n  \"zero_point\": %s,\n",
                   view_shape(arena, w->scale.dim, (size_t)w->scale.rank),
                   symmetric ? "false" : "true");
-    json_member(out, "amax", (double)loss->amax);
-    json_member(out, "scale_min", (double)loss->scale_min);
-    json_member(out, "scale_max", (double)loss->scale_max);
-    output_printf(out, "  \"elements\": %" PRId64 ",\n", loss->elements);
+    json_member(out, "amax", (double)s->amax);
+    json_member(out, "scale_min", (double)s->scale_min);
+    json_member(out, "scale_max", (double)s->scale_max);
+    output_printf(out, "  \"elements\": %" PRId64 ",\n", octet_array_elements(&w->in.array));
     if (symmetric)
-        output_printf(out, "  \"saturated\": %" PRId64 ",\n", loss->saturated);
+        output_printf(out, "  \"saturated\": %" PRId64 ",\n", s->saturated);
     output_printf(out, "  \"underflowed\": %" PRId64 ",\n  \"nonfinite\": %" PRId64 ",\n",
-                  loss->underflowed, loss->nonfinite);
-    output_printf(out, "  \"destroyed\": %" PRId64 ",\n", loss->destroyed);
-    json_member(out, "sqnr_db", loss->sqnr_db);
-    json_member(out, "error_max", loss->error_max);
+                  s->underflowed, s->nonfinite);
+    output_printf(out, "  \"destroyed\": %" PRId64 ",\n", s->destroyed);
+    json_member(out, "sqnr_db", s->sqnr_db);
+    json_member(out, "error_max", w->difference.absolute_max);
     output_printf(out, "  \"bytes_before\": %" PRId64 ",\n  \"bytes_after\": %" PRId64 "\n}\n",
                   octet_array_bytes(&w->in.array), bytes_after(w));
 }
@@ -287,13 +290,11 @@ static void print_json(struct work *w, const struct loss *loss, bool symmetric)
 static enum octet_status print_figures(struct work *w)
 {
     bool symmetric = !w->zero_point.data;
-    struct loss loss;
 
-    loss_measure(&w->in.array, &w->scale, &w->dequantized,
-                 symmetric ? largest_of_qtype(w->session->arguments->qtype) : 0, &loss);
+    difference_measure(&w->dequantized, &w->in.array, &w->difference);
     if (w->session->arguments->json)
-        print_json(w, &loss, symmetric);
-    else if (!print_table(w, &loss, symmetric))
+        print_json(w, symmetric);
+    else if (!print_table(w, symmetric))
         return no_memory(w);
     return OCTET_OK;
 }

@@ -601,7 +601,7 @@ COMP_WORDS=(octet "$@"); COMP_CWORD=$#; _octet; echo "${COMPREPLY[@]}"
         self.assertEqual(complete("check", "--fo"), ["--forbid", "--format"])
         self.assertEqual(complete("inspect", "--fo"), [])
         self.assertEqual(complete("dot", "deepseek3-t"), [], "operands are files, which bash completes itself")
-        self.assertEqual(complete("dot", "--we"), ["--weight-qtype", "--weight"])
+        self.assertEqual(complete("dot", "--weight-"), ["--weight-qtype", "--weight-method"])
         self.assertEqual(complete("bench", "g"), ["gemm"])
         self.assertEqual(complete("help", "quan"), ["quantize"])
 

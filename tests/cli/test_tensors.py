@@ -268,6 +268,18 @@ class Dot(Case):
             self.fine(*command, "--rules", str(rules))
             self.assertEqual(short, arrays.read(self.out)[0], given)
 
+    def test_what_became_nan_is_told(self):
+        x = self.file("inf", x=("F32", [2, 3], f32(1, 2, 3, 4, 5, float("inf"))))
+        done = run("dot", x, self.w, *E4M3)
+        self.assertEqual((done.rc, done.err), (0, f"octet: warning: LHS '{x}': 2 finite elements became NaN or Inf, "
+                                                  "since they share a scale with one\n"))
+        self.assertRegex(done.out, r" SQNR  BECAME NAN\nlhs .* 2\nrhs .* 0\n")
+        quantized = json.loads(run("quantize", x, "--qtype", "float8_e4m3fn", "--axes", "0", "--json").out)
+        line = json.loads(run("dot", x, self.w, *E4M3, "--json").out)["trace"]["interceptions"][0]["lhs"]
+        for ours, wire in (("amax", "amax"), ("scale_min", "scale_min"), ("scale_max", "scale_max"),
+                           ("destroyed", "destroyed"), ("nonfinite", "nonfinite"), ("sqnr_db", "sqnr_db")):
+            self.assertAlmostEqual(float(quantized[ours]), float(line[wire]), places=5, msg=ours)
+
     def test_beside_the_unquantized(self):
         g = self.file("g", g=("F32", [2, 2], f32(1, 0, 0, 1)))
         out = self.fine("dot", self.x, self.w, *E4M3, "--cotangent", g, "--compare-unquantized").out
