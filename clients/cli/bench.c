@@ -138,7 +138,21 @@ int run_bench(struct session *session)
     static const struct {
         const char *name;
         enum octet_status (*run)(struct bench *bench, struct octet_error *err);
-    } kinds[] = {{"gemm", bench_gemm}, {"quantize", bench_quantize}, {"rpc", bench_rpc}};
+        const char *about; /* above the table */
+    } kinds[] = {
+        {"gemm", bench_gemm,
+         "float8_e4m3fn [M, K] x [K, N] to float32, row-major, with a scale for each row and each "
+         "column\n"
+         "peer: sgemm, float32, row-major; one thread each; a multiply-add counts as 2\n"
+         "of each shape the fastest kernels beside the faster peer come first\n\n"},
+        {"quantize", bench_quantize,
+         "[M, K], row-major, to float8_e4m3fn with a scale for each row\n"
+         "peer: memcpy of the same array; one thread each; GB/s counts the bytes of the array, "
+         "which are read\n\n"},
+        {"rpc", bench_rpc,
+         "calls one after another; peer: the same in this process\n"
+         "us: microseconds of a whole call; MB/s counts the bytes of its request\n\n"},
+    };
     const char *topic = session->arguments->topic;
     struct octet_error err = {0};
 
@@ -153,6 +167,8 @@ int run_bench(struct session *session)
         bench->session = session;
         if (kinds[i].run(bench, &err) != OCTET_OK)
             return report(session, &err);
+        if (!session->arguments->json)
+            output_text(session->out, kinds[i].about);
         if (session->arguments->json) {
             print_json(bench);
         } else if (!print_table(bench)) {

@@ -194,12 +194,44 @@ static void gemm_take(struct bench *bench, const struct gemm_result *r)
     bench_number(row, "m", "M", r->m, 0);
     bench_number(row, "k", "K", r->k, 0);
     bench_number(row, "n", "N", r->n, 0);
-    bench_number(row, "gflops", "GFLOP/S", work / r->seconds, 2);
-    bench_number(row, "peer_gflops", "PEER'S", peer ? work / r->peer_seconds : NAN, 2);
+    bench_number(row, "gflops", "GFLOP/s", work / r->seconds, 2);
+    bench_number(row, "peer_gflops", "PEER'S GFLOP/s", peer ? work / r->peer_seconds : NAN, 2);
 }
 
-/* One child, its rows, its end. */
-static enum octet_status gemm_beside(struct bench *bench, const char *core, struct octet_error *err)
+/* What all children told. */
+struct gemm_results {
+    size_t count;
+    struct gemm_result list[BENCH_ROWS_MAX];
+};
+
+static int rank_of_set(const char *name)
+{
+    int rank = 0;
+
+    while (octet_kernel_set_name((size_t)rank) &&
+           strcmp(octet_kernel_set_name((size_t)rank), name) != 0)
+        rank++;
+    return rank;
+}
+
+/* By shape; of one shape the last set of the library's list, which is its fastest, comes first, and
+ * of one set the faster peer. */
+static int by_shape(const void *left, const void *right)
+{
+    const struct gemm_result *a = left, *b = right;
+
+    if (a->m != b->m)
+        return a->m < b->m ? -1 : 1;
+    if (a->k != b->k)
+        return a->k < b->k ? -1 : 1;
+    int order = rank_of_set(b->kernels) - rank_of_set(a->kernels);
+    return order ? order
+                 : (a->peer_seconds > b->peer_seconds) - (a->peer_seconds < b->peer_seconds);
+}
+
+/* One child, its results, its end. */
+static enum octet_status gemm_beside(struct bench *bench, const char *core,
+                                     struct gemm_results *results, struct octet_error *err)
 {
     struct gemm_result result;
     int ends[2], status = 0;
@@ -216,8 +248,8 @@ static enum octet_status gemm_beside(struct bench *bench, const char *core, stru
     progress_start("bench gemm");
     while (child > 0 &&
            ((got = read(ends[0], &result, sizeof result)) > 0 || (got < 0 && errno == EINTR)))
-        if (got == (ssize_t)sizeof result && bench->count < BENCH_ROWS_MAX)
-            gemm_take(bench, &result);
+        if (got == (ssize_t)sizeof result && results->count < BENCH_ROWS_MAX)
+            results->list[results->count++] = result;
     progress_end();
     close(ends[0]);
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
@@ -242,15 +274,23 @@ enum octet_status bench_gemm(struct bench *bench, struct octet_error *err)
     static const struct {
         const char *feature, *core; /* OpenBLAS's names */
     } cores[] = {{"avx2", "Haswell"}, {"avx512f", "SkylakeX"}};
+    struct gemm_results *results = OCTET_NEW(bench->session->arena, struct gemm_results);
     enum octet_status status = OCTET_OK;
     bool any = false;
 
+    if (!results)
+        return octet_arena_exhausted(bench->session->arena, err);
     for (size_t i = 0; i < sizeof cores / sizeof *cores && status == OCTET_OK; i++)
         if (has_feature(cores[i].feature)) {
             any = true;
-            status = gemm_beside(bench, cores[i].core, err);
+            status = gemm_beside(bench, cores[i].core, results, err);
         }
-    return any || status != OCTET_OK ? status : gemm_beside(bench, NULL, err);
+    if (!any)
+        status = gemm_beside(bench, NULL, results, err);
+    qsort(results->list, results->count, sizeof *results->list, by_shape);
+    for (size_t i = 0; i < results->count && status == OCTET_OK; i++)
+        gemm_take(bench, &results->list[i]);
+    return status;
 }
 
 /* ---- quantize ---- */
@@ -299,8 +339,8 @@ static enum octet_status conversion_set(struct bench *bench, struct conversion *
     bench_text(row, "dtype", "FROM", octet_dtype_name(c->array.dtype));
     bench_number(row, "m", "M", (double)c->array.dim[0], 0);
     bench_number(row, "k", "K", (double)c->array.dim[1], 0);
-    bench_number(row, "gbytes_per_s", "GB/S", 1e-9 * bytes / seconds, 3);
-    bench_number(row, "peer_gbytes_per_s", "PEER'S", 1e-9 * bytes / peer_seconds, 3);
+    bench_number(row, "gbytes_per_s", "GB/s", 1e-9 * bytes / seconds, 3);
+    bench_number(row, "peer_gbytes_per_s", "PEER'S GB/s", 1e-9 * bytes / peer_seconds, 3);
     return OCTET_OK;
 }
 
