@@ -520,8 +520,8 @@ static void print_difference(struct work *w)
     const struct difference *d = &w->difference;
     struct output *out = w->session->out;
 
-    output_printf(out, "reference  largest difference %.6g, %.6g of the largest element",
-                  d->absolute_max, d->relative);
+    output_printf(out, "reference  largest difference %.6g, %.3g %% of the largest element",
+                  d->absolute_max, 100 * d->relative);
     if (d->nonfinite)
         output_printf(out, "; %" PRId64 " NaN or Inf in one of them only", d->nonfinite);
     if (d->equal_bits >= 0)
