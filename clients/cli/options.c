@@ -154,8 +154,8 @@ const struct option options[] = {
      0, AT(rules)},
     {"weight-qtype", "TYPE", "in place of --rules: the weight's type", PRODUCTS, OPTION_TEXT, 0,
      AT(weight_qtype)},
-    {"act-qtype", "TYPE", "in place of --rules: the other operand's type", PRODUCTS, OPTION_TEXT, 0,
-     AT(act_qtype)},
+    {"act-qtype", "TYPE", "in place of --rules: the other operand's type (needs the weight's)",
+     PRODUCTS, OPTION_TEXT, 0, AT(act_qtype)},
     {"bwd-qtype", "TYPE", "in place of --rules: the cotangent's type", PRODUCTS, OPTION_TEXT, 0,
      AT(bwd_qtype)},
     {"weight-method", "METHOD", "with --weight-qtype: its calibration, as of octet quantize",
@@ -496,23 +496,20 @@ static size_t count_words(const char *text)
 static enum octet_status check_short_rule(struct parser *p)
 {
     const struct arguments *a = p->out;
-    const char *forward = a->weight_qtype ? a->weight_qtype : a->act_qtype;
-    const char *any = forward ? forward : a->bwd_qtype;
     const struct {
         const char *option, *needed; /* needed: the option without which it has no effect */
         bool given, has_effect;
     } rows[] = {
         {"weight-qtype", "", a->weight_qtype, true},
-        {"act-qtype", "", a->act_qtype, true},
+        {"act-qtype", "", a->act_qtype, true}, /* without the weight's, the answer has a note */
         {"bwd-qtype", "", a->bwd_qtype, true},
         {"weight-method", "weight-qtype", a->weight_method, a->weight_qtype},
         {"act-method", "act-qtype", a->act_method, a->act_qtype},
         {"bwd-method", "bwd-qtype", a->bwd_method, a->bwd_qtype},
-        {"tile-size", "weight-qtype or --act-qtype", a->tile_size, forward},
+        {"tile-size", "weight-qtype", a->tile_size, a->weight_qtype},
         {"bwd-tile-size", "bwd-qtype", a->bwd_tile_size, a->bwd_qtype},
-        {"disable-channelwise-axes", "weight-qtype, --act-qtype or --bwd-qtype",
-         a->disable_channelwise_axes, any},
-        {"sparsity", "weight-qtype or --act-qtype", a->sparsity, forward},
+        {"disable-channelwise-axes", "weight-qtype", a->disable_channelwise_axes, a->weight_qtype},
+        {"sparsity", "weight-qtype", a->sparsity, a->weight_qtype},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

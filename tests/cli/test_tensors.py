@@ -280,6 +280,11 @@ class Dot(Case):
                            ("destroyed", "destroyed"), ("nonfinite", "nonfinite"), ("sqnr_db", "sqnr_db")):
             self.assertAlmostEqual(float(quantized[ours]), float(line[wire]), places=5, msg=ours)
 
+    def test_a_rule_without_effect_is_told(self):
+        done = run("dot", self.x, self.w, "--act-qtype", "int8")
+        self.assertEqual(done.rc, 0)
+        self.assertRegex(done.err, r"^octet: note: the rule has no weight_qtype, so nothing is quantized[^\n]*\n$")
+
     def test_beside_the_unquantized(self):
         g = self.file("g", g=("F32", [2, 2], f32(1, 0, 0, 1)))
         out = self.fine("dot", self.x, self.w, *E4M3, "--cotangent", g, "--compare-unquantized").out
