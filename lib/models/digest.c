@@ -46,6 +46,7 @@ void oct_config_digest(const octet_config *config, uint64_t seed, uint64_t diges
 {
     XXH3_state_t state;
 
+    XXH3_INITSTATE(&state); /* reset reads its seed */
     XXH3_128bits_reset_withSeed(&state, seed);
     /* Derived values follow from the others. */
     for (int key = 0; key < OCT_KEY_COUNT; key++)

@@ -46,6 +46,7 @@ void oct_rules_compute_digest(octet_rules *rules, uint64_t seed)
 {
     XXH3_state_t state;
 
+    XXH3_INITSTATE(&state); /* reset reads its seed */
     XXH3_128bits_reset_withSeed(&state, seed);
     add_count(&state, rules->count);
     for (size_t i = 0; i < rules->count; i++)

@@ -73,7 +73,7 @@ START_TEST(all_types_are_read_back)
     static const int64_t dim[] = {3, 2, 5}, large[] = {300, 300}, none[] = {4, 0};
     static const struct octet_pair metadata[] = {{"z", "1\n\"\\\x7f"}, {"format", "\xc3\xa9"}};
     struct octet_named_array arrays[OCTET_DTYPE_COUNT + 4];
-    char names[OCTET_DTYPE_COUNT][8];
+    char names[OCTET_DTYPE_COUNT][16];
     size_t count = 0;
 
     for (int dtype = 1; dtype < OCTET_DTYPE_COUNT; dtype++) {
