@@ -186,6 +186,26 @@ START_TEST(large_arrays_too)
 }
 END_TEST
 
+/* Up to 31 squares are added one by one in f32, more in a better way: both sides of the edge. */
+START_TEST(sums_of_squares_change_their_way)
+{
+    static const int64_t lengths[] = {30, 31, 32, 33, 1000};
+    struct dice dice = {(uint64_t)_i};
+    struct octet_array x = array_random(&dice, OCTET_DTYPE_F32, 2, DIMS(200, lengths[_i]));
+    struct ref_how how = {.qtype = "float8_e4m3fn", .method = "rms,3", .channelwise = 1};
+    struct octet_quantize_options options = {.qtype = how.qtype,
+                                             .calibration_method = how.method,
+                                             .channelwise_axes = (const int32_t[]){0},
+                                             .channelwise_axis_count = 1};
+    struct octet_quantized q;
+
+    bench_ok(octet_quantize(&bench.compute, &x, &options, &q, &bench.err));
+    struct ref values = ref_of(&x);
+    struct ref_value expected = ref_quantize(&values, &how);
+    ref_same_codes(&q, &expected, "quantized");
+}
+END_TEST
+
 /* The scale is computed in the array's type; another scale_dtype is a cast of it. */
 START_TEST(a_scale_dtype_is_a_cast)
 {
@@ -214,6 +234,7 @@ TCase *quantize_tests(void)
     tcase_add_checked_fixture(tests, bench_begin, bench_end);
     tcase_add_test(tests, arrays_have_the_references_codes);
     tcase_add_loop_test(tests, large_arrays_too, 0, 9);
+    tcase_add_loop_test(tests, sums_of_squares_change_their_way, 0, 5);
     tcase_add_test(tests, a_scale_dtype_is_a_cast);
     return tests;
 }
