@@ -190,8 +190,10 @@ static enum octet_status check_blocks(const struct octet_rule *rule, struct octe
         int block = oct_qtype_block(forward[i]);
         if (block && strcmp(rule->tile_size, block == 32 ? "32" : "16"))
             return octet_fail(err, OCTET_INVALID_ARGUMENT, "tile_size",
-                              "'%s' does not fit %s '%s', whose tiles have %d elements",
-                              rule->tile_size, i ? "act_qtype" : "weight_qtype", forward[i], block);
+                              "%s%s%s: the tiles of %s '%s' have %d elements",
+                              rule->tile_size[0] ? "'" : "is not set", rule->tile_size,
+                              rule->tile_size[0] ? "'" : "", i ? "act_qtype" : "weight_qtype",
+                              forward[i], block);
     }
     return OCTET_OK;
 }
