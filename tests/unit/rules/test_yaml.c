@@ -147,7 +147,8 @@ static const struct {
     {"rules:\n- module_path: a\n  additional_qt_config:\n    lhs_qtype: x\n",
      "rules[0].additional_qt_config[lhs_qtype]", "line 4: 'x' is no quantized type"},
     {"rules:\n- {}\n- module_path: a(\n", "rules[1].module_path", "line 3: '(' without its ')'"},
-    {"rules:\n- weight_qtype: mxfp8\n", "rules[0].tile_size", "line 2: '' does not fit"},
+    {"rules:\n- weight_qtype: mxfp8\n", "rules[0].tile_size",
+     "line 2: is not set: the tiles of weight_qtype 'mxfp8' have 32 elements"},
     /* The YAML itself. */
     {"rules: [\n", "", "line 2"},
     {"rules:\n- {a: 1}\n  b\n", "", "line "},
