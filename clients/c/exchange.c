@@ -190,6 +190,10 @@ enum octet_status oct_client_exchange(octet_client *client, const char *method, 
     enum octet_status status;
 
     *reply = (struct octet_client_reply){.retry_after_ms = -1};
+    status =
+        octet_cancel_check(cancel, err); /* gRPC lets a deadline that has just passed win or lose */
+    if (status != OCTET_OK)
+        return status;
     snprintf(path, sizeof path, "/octet.v1.Octet/%s", method);
     grpc_slice path_slice = grpc_slice_from_copied_string(path);
     grpc_slice body = grpc_slice_from_copied_buffer(request, request_size);
