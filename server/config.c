@@ -85,6 +85,8 @@ enum octet_status config_check(struct config *config, struct octet_error *err)
         config->lane_threads = cpus <= CREW_THREADS       ? cpus
                                : cpus <= 4 * CREW_THREADS ? CREW_THREADS
                                                           : cpus / 4;
+    if (config->lane_threads > cpus) /* more would only wait for each other */
+        config->lane_threads = cpus;
     status = check_tls(config, err);
     if (status == OCTET_OK)
         status = check_exposure(config, err);

@@ -39,6 +39,7 @@ struct connection {
     int64_t forgiven_from; /* received when its calls were ended */
     uint64_t forgiven_until_ns;
     uint64_t over_since_ns; /* since when it was over at every look; 0: it is not */
+    uint64_t over_heard_ns; /* since when the loop is known to have run after that; 0: not yet */
     uint32_t seen;          /* the last look that saw it */
 };
 
@@ -48,8 +49,9 @@ struct guard {
     bool stopping;
     struct connection *buckets[BUCKETS];
 
-    struct event event; /* carries the excesses to the loop */
+    struct event event; /* carries the excesses to the loop, and asks whether it runs */
     bool event_posted;
+    uint64_t heard_ns; /* when the loop answered last */
     struct peer_key excesses[EXCESSES_MAX];
     size_t excess_count;
 
@@ -248,6 +250,7 @@ static void on_event(struct event *event, bool ok)
     memcpy(peers, guard->excesses, count * sizeof *peers);
     guard->excess_count = 0;
     guard->event_posted = false;
+    guard->heard_ns = octet_now_ns();
     uv_mutex_unlock(&guard->lock);
     for (size_t i = 0; i < count; i++)
         guard->on_excess(guard->user, &peers[i]);
@@ -320,9 +323,17 @@ static enum verdict judge(struct guard *guard, struct connection *c, const struc
         return FINE;
     }
     uint64_t now_ns = octet_now_ns();
-    if (!c->over_since_ns)
+    if (!c->over_since_ns) {
         c->over_since_ns = now_ns;
-    uint64_t over_ms = (now_ns - c->over_since_ns) / 1000000;
+        c->over_heard_ns = 0;
+    }
+    /* Where threads crowd the CPUs the loop may not have run since the bytes came. */
+    if (!c->over_heard_ns) {
+        if (guard->heard_ns <= c->over_since_ns)
+            return FINE;
+        c->over_heard_ns = now_ns;
+    }
+    uint64_t over_ms = (now_ns - c->over_heard_ns) / 1000000;
     if (over_ms < (c->expected ? EXCESS_MS : FLOOD_MS))
         return FINE;
     if (c->expected == 0 || guard->excess_count == EXCESSES_MAX)
@@ -351,7 +362,7 @@ static bool look_at(struct guard *guard, int fd, int64_t *count)
         is_new = c->received == 0;
         is_busy = bytes.received - c->received > BUSY_BYTES || c->over_since_ns;
         verdict = judge(guard, c, &bytes);
-        if (verdict == EXCESS && !guard->event_posted) {
+        if ((verdict == EXCESS || c->over_since_ns) && !guard->event_posted) {
             guard->event_posted = true;
             inbox_post(guard->inbox, &guard->event, true);
         }

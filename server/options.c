@@ -54,7 +54,8 @@ const struct option options[] = {
      .min = 0,
      .max = 1024,
      .argument = "N",
-     .help = "threads that a large operation gets; 0: up to 8 CPUs, or a quarter of all"},
+     .help =
+         "threads that a large operation gets, at most one a CPU; 0: up to 8, or a quarter of all"},
     {.key = "kernels",
      .flag = "--kernels",
      .type = OPTION_TEXT,

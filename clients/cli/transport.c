@@ -4,6 +4,7 @@
  * sure that both ways check the same bytes with the same code. */
 #include <dlfcn.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +27,14 @@ const char *session_server(const struct session *session)
 /* The instruction set is OCTET_CPU's choice; threads are the option's. */
 static enum octet_status make_workers(struct session *session, struct octet_error *err)
 {
-    enum { THREADS_MAX = 1024 };
     int64_t threads = session->arguments->threads;
+    cpu_set_t cpus;
 
     if (session->workers)
         return OCTET_OK;
-    threads = threads < THREADS_MAX ? threads : THREADS_MAX;
+    /* More would wait for each other, and starting them takes long. */
+    int64_t most = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    threads = threads < most ? threads : most;
     return octet_workers_create(getenv("OCTET_CPU"), (int32_t)threads, &session->workers, err);
 }
 

@@ -41,6 +41,7 @@ struct octet_arena {
     size_t budget, held;
     size_t next_block_bytes;
     uint64_t fail_at; /* 0: off */
+    size_t refused;   /* bytes of the last piece that there was no room for */
 };
 
 octet_arena *octet_arena_create(size_t budget_bytes)
@@ -163,7 +164,7 @@ static bool fails(octet_arena *arena)
     return arena->fail_at && --arena->fail_at == 0;
 }
 
-static void *take(octet_arena *arena, size_t size, bool zeroed)
+static void *place(octet_arena *arena, size_t size, bool zeroed)
 {
     if (fails(arena))
         return NULL;
@@ -194,6 +195,15 @@ static void *take(octet_arena *arena, size_t size, bool zeroed)
     fresh->next = open;
     arena->blocks = fresh;
     return block_take(fresh, size, zeroed);
+}
+
+static void *take(octet_arena *arena, size_t size, bool zeroed)
+{
+    void *piece = place(arena, size, zeroed);
+
+    for (; arena && !piece; arena = arena->parent)
+        arena->refused = size;
+    return piece;
 }
 
 void *octet_arena_alloc(octet_arena *arena, size_t size)
@@ -263,6 +273,6 @@ void octet_arena_fail_at(octet_arena *arena, uint64_t n)
 enum octet_status octet_arena_exhausted(const octet_arena *arena, struct octet_error *err)
 {
     return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
-                      "out of memory: the request holds %zu of at most %zu bytes", arena->held,
-                      arena->budget);
+                      "out of memory: %zu more bytes are needed where %zu of at most %zu are held",
+                      arena->refused, arena->held, arena->budget);
 }

@@ -36,7 +36,10 @@ static enum octet_status check_grid(const struct octet_array *qvalue,
 
 enum octet_status oct_quantized_check(const struct octet_quantized *q, struct octet_error *err)
 {
-    enum octet_status status;
+    enum octet_status status = oct_shape_check(&q->qvalue, "qvalue.shape", err);
+
+    if (status != OCTET_OK)
+        return status;
 
     if (!is_code(q->qvalue.dtype))
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "qvalue.dtype",
@@ -57,8 +60,22 @@ enum octet_status oct_quantized_check(const struct octet_quantized *q, struct oc
     return check_grid(&q->qvalue, &q->zero_point, "zero_point.shape", err);
 }
 
+enum octet_status oct_shape_check(const struct octet_array *array, const char *field,
+                                  struct octet_error *err)
+{
+    char shape[160];
+
+    if (octet_array_fits(array))
+        return OCTET_OK;
+    return octet_fail(err, OCTET_INVALID_ARGUMENT, field,
+                      "%s: the dimensions other than 0 have a product beyond 2^59",
+                      octet_array_shape_text(array, shape, sizeof shape));
+}
+
 static enum octet_status check_array(const struct octet_array *array, struct octet_error *err)
 {
+    if (oct_shape_check(array, "array.shape", err) != OCTET_OK)
+        return OCTET_INVALID_ARGUMENT;
     if (array->dtype == OCTET_DTYPE_F32 || array->dtype == OCTET_DTYPE_BF16)
         return OCTET_OK;
     return octet_fail(err, OCTET_INVALID_ARGUMENT, "array.dtype",

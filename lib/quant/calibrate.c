@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/pool.h"
@@ -37,7 +38,7 @@ static enum octet_status scale_shape(const struct octet_array *array, const stru
                                      const char *tile_field, struct oct_calibration *out,
                                      struct octet_error *err)
 {
-    char shape[160];
+    char shape[160], field[64];
 
     out->rank = array->rank;
     out->count = 1;
@@ -47,15 +48,16 @@ static enum octet_status scale_shape(const struct octet_array *array, const stru
                                                   : NULL;
         int64_t dim = array->dim[i];
         if (tile) {
+            snprintf(field, sizeof field, how->tiles[i] ? "%s[%d]" : "%s", tile_field, i);
             int64_t elements = oct_tile_elements(tile, dim);
             if (elements <= 0 || dim % elements != 0)
                 return octet_fail(
-                    err, OCTET_INVALID_ARGUMENT, tile_field,
+                    err, OCTET_INVALID_ARGUMENT, field,
                     "'%s' is %" PRId64 " elements, which does not divide dimension %d "
                     "of %s",
                     tile, elements, i, octet_array_shape_text(array, shape, sizeof shape));
             if (how->qtype->block && elements != how->qtype->block)
-                return octet_fail(err, OCTET_INVALID_ARGUMENT, tile_field,
+                return octet_fail(err, OCTET_INVALID_ARGUMENT, field,
                                   "'%s' is %" PRId64 " elements, but %s takes tiles of %d", tile,
                                   elements, how->qtype->name, how->qtype->block);
             out->dim[i] = dim / elements;

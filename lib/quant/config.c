@@ -90,6 +90,22 @@ static enum octet_status check_setting(const struct oct_setting *s, const char *
     return OCTET_OK;
 }
 
+/* A residual and the gradient that it is multiplied with: one of them may have a zero point. */
+static enum octet_status check_residual(const struct oct_setting *residual,
+                                        const struct oct_setting *grad, const char *field,
+                                        struct octet_error *err)
+{
+    bool both = residual->qtype && grad->qtype && !oct_method_is_symmetric(residual->method) &&
+                !oct_method_is_symmetric(grad->method);
+
+    if (both)
+        return octet_fail(
+            err, OCTET_INVALID_ARGUMENT, field,
+            "'%s' gives a zero point, and so does the gradient's '%s'; one of them may",
+            residual->method, grad->method);
+    return check_setting(residual, field, true, err);
+}
+
 static enum octet_status check(const struct oct_config *c, bool has_backward,
                                struct octet_error *err)
 {
@@ -104,6 +120,12 @@ static enum octet_status check(const struct oct_config *c, bool has_backward,
         status = check_setting(&c->dlhs_grad, "rule.bwd_calibration_method", true, err);
     if (status == OCTET_OK && has_backward)
         status = check_setting(&c->drhs_grad, "rule.bwd_calibration_method", true, err);
+    if (status == OCTET_OK && has_backward)
+        status = check_residual(&c->dlhs_residual, &c->dlhs_grad,
+                                "rule.additional_qt_config[dlhs_residual_calibration_method]", err);
+    if (status == OCTET_OK && has_backward)
+        status = check_residual(&c->drhs_residual, &c->drhs_grad,
+                                "rule.additional_qt_config[drhs_residual_calibration_method]", err);
     return status;
 }
 

@@ -74,10 +74,15 @@ static enum octet_status read_sizes(struct grouped *g, const struct octet_array 
         }
         g->first[e + 1] = g->first[e] + size[e];
     }
-    if (g->first[g->groups] > g->m)
+    int64_t e = 0;
+    while (e < g->groups && g->first[e + 1] <= g->m)
+        e++;
+    if (e < g->groups)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "group_sizes",
-                          "the sizes add up to %" PRId64 ", more than the %" PRId64 " rows of lhs",
-                          g->first[g->groups], g->m);
+                          "the sizes add up to %" PRId64 ", more than the %" PRId64
+                          " rows of lhs; group_sizes[%" PRId64
+                          "] is the first that goes beyond them",
+                          g->first[g->groups], g->m, e);
     return OCTET_OK;
 }
 

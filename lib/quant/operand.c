@@ -70,6 +70,9 @@ enum octet_status oct_side_check(struct oct_side *side, const char *name,
         return status;
     }
     side->original = given->array;
+    snprintf(field, sizeof field, "%s.shape", name);
+    if (oct_shape_check(&given->array, field, err) != OCTET_OK)
+        return OCTET_INVALID_ARGUMENT;
     if (dtype == OCTET_DTYPE_F32 || dtype == OCTET_DTYPE_BF16)
         return OCTET_OK;
     snprintf(field, sizeof field, "%s.dtype", name);

@@ -60,6 +60,10 @@ enum octet_status oct_scale_values(const struct octet_compute *compute,
                                    const struct octet_array *scale, const float **out,
                                    struct octet_error *err) OCTET_MUST_CHECK;
 
+/* INVALID_ARGUMENT with that field for a shape whose strides do not fit. */
+enum octet_status oct_shape_check(const struct octet_array *array, const char *field,
+                                  struct octet_error *err) OCTET_MUST_CHECK;
+
 /* Checks that a quantized array is one; errors' fields: "qvalue.dtype", "scale.shape", ... */
 enum octet_status oct_quantized_check(const struct octet_quantized *quantized,
                                       struct octet_error *err) OCTET_MUST_CHECK;

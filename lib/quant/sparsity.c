@@ -3,20 +3,21 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/pool.h"
 #include "kernels/kernels.h"
 #include "quant/quantize.h"
 
-enum { M_MAX = 1024, GROUPS_AN_ITEM = 4096 };
+enum { M_MAX = 1024, ITEM_ELEMENTS = 1 << 14 };
 
 struct cutting {
     const struct oct_kernels *kernels;
     const struct octet_array *array;
     struct octet_array *x;
     int32_t n, m;
-    int64_t groups;
+    int64_t groups, groups_an_item;
 };
 
 /* Is a larger than b? NaN is larger than all numbers, as jax.lax.top_k has it. */
@@ -27,36 +28,43 @@ static bool is_larger(float a, float b)
     return a != a || a > b;
 }
 
-/* keep[i]: among the n largest, of equal ones the first. Counts who comes before i: m is small. */
-static bool stays(const float *magnitude, int32_t m, int32_t n, int32_t i)
-{
-    int32_t before = 0;
+struct ranked {
+    float magnitude;
+    int32_t index;
+};
 
-    for (int32_t j = 0; j < m; j++)
-        before += is_larger(magnitude[j], magnitude[i]) ||
-                  (j < i && !is_larger(magnitude[i], magnitude[j]));
-    return before < n;
+/* The largest first, of equal ones the first in memory. */
+static int compare_rank(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+
+    if (is_larger(x->magnitude, y->magnitude))
+        return -1;
+    if (is_larger(y->magnitude, x->magnitude))
+        return 1;
+    return x->index < y->index ? -1 : 1;
 }
 
 static void cut_group(const struct cutting *c, int64_t group)
 {
     size_t bytes = octet_dtype_bytes(c->array->dtype), x_bytes = octet_dtype_bytes(c->x->dtype);
     size_t first = (size_t)(group * c->m);
-    float magnitude[M_MAX];
+    float values[M_MAX];
+    struct ranked ranked[M_MAX];
 
     c->kernels->decode(c->array->dtype, (size_t)c->m, (const char *)c->array->data + first * bytes,
-                       magnitude);
+                       values);
     for (int32_t i = 0; i < c->m; i++)
-        magnitude[i] = fabsf(magnitude[i]);
-    for (int32_t i = 0; i < c->m; i++)
-        if (!stays(magnitude, c->m, c->n, i))
-            memset((char *)c->x->data + (first + (size_t)i) * x_bytes, 0, x_bytes);
+        ranked[i] = (struct ranked){fabsf(values[i]), i};
+    qsort(ranked, (size_t)c->m, sizeof *ranked, compare_rank);
+    for (int32_t i = c->n; i < c->m; i++)
+        memset((char *)c->x->data + (first + (size_t)ranked[i].index) * x_bytes, 0, x_bytes);
 }
 
 static void cut_item(void *user, size_t item, size_t thread)
 {
     const struct cutting *c = user;
-    int64_t group = (int64_t)item * GROUPS_AN_ITEM, end = group + GROUPS_AN_ITEM;
+    int64_t group = (int64_t)item * c->groups_an_item, end = group + c->groups_an_item;
 
     (void)thread;
     for (; group < end && group < c->groups; group++)
@@ -82,7 +90,8 @@ enum octet_status oct_mask_sparse(const struct octet_compute *compute,
                           sparsity->m, elements, octet_array_shape_text(array, shape, sizeof shape),
                           sparsity->m > M_MAX ? ", or are longer than 1024" : "");
     c.groups = elements / sparsity->m;
-    size_t items = (size_t)((c.groups + GROUPS_AN_ITEM - 1) / GROUPS_AN_ITEM);
+    c.groups_an_item = ITEM_ELEMENTS / c.m;
+    size_t items = (size_t)((c.groups + c.groups_an_item - 1) / c.groups_an_item);
     return oct_pool_run(compute->workers->pool, items, compute->cancel, cut_item, &c, err);
 }
 

@@ -17,6 +17,16 @@ int64_t octet_array_elements(const struct octet_array *array)
     return overflows ? INT64_MAX : n;
 }
 
+bool octet_array_fits(const struct octet_array *array)
+{
+    int64_t n = 16; /* wider than any element */
+
+    for (int32_t i = 0; i < array->rank; i++)
+        if (array->dim[i] && __builtin_mul_overflow(n, array->dim[i], &n))
+            return false;
+    return true;
+}
+
 int64_t octet_array_bytes(const struct octet_array *array)
 {
     int64_t n = octet_array_elements(array);
@@ -54,7 +64,13 @@ enum octet_status octet_array_create(octet_arena *arena, enum octet_dtype dtype,
         out->dim[i] = dim[i];
     }
     int64_t bytes = octet_array_bytes(out);
-    if (bytes == INT64_MAX || !(out->data = octet_arena_alloc(arena, (size_t)bytes)))
+    char shape[160];
+    if (bytes == INT64_MAX)
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                          "an array of shape %s has more bytes than can be counted",
+                          octet_array_shape_text(out, shape, sizeof shape));
+    out->data = octet_arena_alloc(arena, (size_t)bytes);
+    if (!out->data)
         return octet_arena_exhausted(arena, err);
     return OCTET_OK;
 }

@@ -24,6 +24,9 @@ struct octet_array {
 
 /* Product of the dimensions; INT64_MAX when it does not fit. */
 OCTET_API int64_t octet_array_elements(const struct octet_array *array);
+/* Do the dimensions other than 0 have a product that fits? Strides and counts then fit too, also of
+ * an array without elements. */
+OCTET_API bool octet_array_fits(const struct octet_array *array);
 /* Elements times octet_dtype_bytes; INT64_MAX when it does not fit. */
 OCTET_API int64_t octet_array_bytes(const struct octet_array *array);
 /* "[4, 8]" into the buffer, which is returned. */

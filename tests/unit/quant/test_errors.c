@@ -64,10 +64,10 @@ START_TEST(quantize_refuses)
     REFUSES_TO_QUANTIZE("tiled_axes[1]", "'-1'", .qtype = "int8", TILED(1, "-1"));
     REFUSES_TO_QUANTIZE("tiled_axes[1]", "no tile size", .qtype = "int8", TILED(1, ""));
     REFUSES_TO_QUANTIZE("tiled_axes[1]", "no tile size", .qtype = "int8", TILED(1, NULL));
-    REFUSES_TO_QUANTIZE("tiled_axes", "does not divide dimension 1 of [4, 96]", .qtype = "int8",
+    REFUSES_TO_QUANTIZE("tiled_axes[1]", "does not divide dimension 1 of [4, 96]", .qtype = "int8",
                         TILED(1, "36"));
-    REFUSES_TO_QUANTIZE("tiled_axes", "does not divide", .qtype = "int8", TILED(1, "97"));
-    REFUSES_TO_QUANTIZE("tiled_axes", "tiles of 32", .qtype = "mxfp8", TILED(1, "16"));
+    REFUSES_TO_QUANTIZE("tiled_axes[1]", "does not divide", .qtype = "int8", TILED(1, "97"));
+    REFUSES_TO_QUANTIZE("tiled_axes[1]", "tiles of 32", .qtype = "mxfp8", TILED(1, "16"));
     REFUSES_TO_QUANTIZE("tiled_axes", "tiles of 32", .qtype = "mxfp4");
     REFUSES_TO_QUANTIZE("tiled_axes", "tiles of 16", .qtype = "nvfp4", CHANNELWISE(0));
     REFUSES_TO_QUANTIZE("scale_dtype", "float16", .qtype = "int8", .scale_dtype = OCTET_DTYPE_F16);
