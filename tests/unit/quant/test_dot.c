@@ -160,8 +160,12 @@ static void choose_rest(struct trial *t, struct dice *dice)
     }
     for (int32_t i = 0; i < t->rhs_rank; i++)
         elements *= t->rhs_dim[i];
-    if (elements % 4 == 0 && roll_chance(dice, 12))
-        rule->sparsity = (struct octet_sparsity){.n = 2, .m = 4};
+    if (elements % 4 == 0 && roll_chance(dice, 12)) {
+        int32_t m = 4;
+        while (elements % (2 * m) == 0 && 2 * m <= 1024 && roll_chance(dice, 50))
+            m *= 2;
+        rule->sparsity = (struct octet_sparsity){.n = (int32_t)roll_between(dice, 1, m), .m = m};
+    }
     int32_t ranks = lhs ? t->rhs_rank : t->lhs_rank;
     if (t->weight == OCTET_WEIGHT_NONE && t->rhs_rank < ranks)
         ranks = t->rhs_rank;
@@ -239,7 +243,7 @@ static void describe(const struct trial *t, uint64_t seed)
              r->bwd_qtype ? r->bwd_qtype : "", r->bwd_calibration_method,
              r->tile_size ? r->tile_size : "",
              r->bwd_weight_grad_tile_size ? r->bwd_weight_grad_tile_size : "",
-             r->sparsity.m ? " 2:4" : "", r->act_static_scale ? " static" : "",
+             r->sparsity.m ? " n:m" : "", r->act_static_scale ? " static" : "",
              r->disable_channelwise_axes ? " per tensor" : "");
 }
 

@@ -304,6 +304,27 @@ START_TEST(rules_are_checked_against_shapes)
           .act_batch_axis_count = 1},
          "rule.act_batch_axes",
          "axis -3"},
+        {{.weight_qtype = "float8_e4m3fn",
+          .act_qtype = "float8_e4m3fn",
+          .bwd_qtype = "float8_e5m2",
+          .additional_qt_config =
+              (const struct octet_pair[]){{"use_original_residuals", "true"},
+                                          {"dlhs_residual_qtype", "float8_e4m3fn"},
+                                          {"dlhs_residual_calibration_method", "minmax"}},
+          .additional_qt_config_count = 3},
+         "rule.additional_qt_config[dlhs_residual_calibration_method]",
+         "'minmax' has a range that is not symmetric, for which float8_e4m3fn has no codes"},
+        {{.weight_qtype = "int8",
+          .act_qtype = "int8",
+          .bwd_qtype = "int8",
+          .bwd_calibration_method = "minmax",
+          .additional_qt_config =
+              (const struct octet_pair[]){{"use_original_residuals", "true"},
+                                          {"drhs_residual_qtype", "int8"},
+                                          {"drhs_residual_calibration_method", "fixed,-1,3"}},
+          .additional_qt_config_count = 3},
+         "rule.additional_qt_config[drhs_residual_calibration_method]",
+         "'fixed,-1,3' gives a zero point, and so does the gradient's 'minmax'"},
         {{.weight_qtype = "int8", .bwd_qtype = "int8", .bwd_stochastic_rounding = "uniform"},
          "rule.bwd_stochastic_rounding",
          "'uniform' draws random numbers"}};
@@ -320,6 +341,33 @@ START_TEST(rules_are_checked_against_shapes)
         .rule = bench_rule(&(struct octet_rule){.weight_qtype = "int8", .tile_size = "4"})};
     struct octet_dot_dims outer = {0};
     refuses_dot(&l, &r, &outer, &options, "rule.tile_size", "no axis is contracted");
+}
+END_TEST
+
+/* No elements, but strides and counts that do not fit. */
+START_TEST(vast_shapes_without_elements_are_refused)
+{
+    const int64_t vast = INT64_C(1) << 40;
+    struct octet_array x = {OCTET_DTYPE_F32, 3, {vast, vast, 0}, .data = &x};
+    struct octet_operand l =
+        plain((struct octet_array){OCTET_DTYPE_F32, 3, {0, vast, vast}, .data = &x});
+    struct octet_quantize_options how = {
+        .qtype = "int8", .channelwise_axes = (const int32_t[]){0, 1}, .channelwise_axis_count = 2};
+    struct octet_dot_dims dims = {.contracting_count = 2,
+                                  .batch_count = 1,
+                                  .lhs_contracting = {1, 2},
+                                  .rhs_contracting = {1, 2}};
+    struct octet_product_options options = {.rule = NULL};
+    struct octet_quantized q;
+
+    bench_refused(octet_quantize(&bench.compute, &x, &how, &q, &bench.err), "array.shape",
+                  "[1099511627776, 1099511627776, 0]: the dimensions other than 0");
+    refuses_dot(&l, &l, &dims, &options, "lhs.shape", "the dimensions other than 0");
+    struct octet_quantized given = {.qvalue = {OCTET_DTYPE_S8, 3, {vast, vast, 0}, .data = &x},
+                                    .scale = {OCTET_DTYPE_F32, 3, {1, 1, 1}, .data = &x}};
+    struct octet_array back;
+    bench_refused(octet_dequantize(&bench.compute, &given, OCTET_DTYPE_F32, &back, &bench.err),
+                  "quantized.qvalue.shape", "the dimensions other than 0");
 }
 END_TEST
 
@@ -749,6 +797,7 @@ TCase *error_tests(void)
     tcase_add_test(tests, operands_are_checked);
     tcase_add_test(tests, cotangents_are_checked);
     tcase_add_test(tests, rules_are_checked_against_shapes);
+    tcase_add_test(tests, vast_shapes_without_elements_are_refused);
     tcase_add_test(tests, zero_points_have_limits);
     tcase_add_test(tests, tiles_must_go_together);
     tcase_add_test(tests, groups_are_checked);
