@@ -5,7 +5,7 @@ What could break: a module's name, the order of calls, an op's number, a rule, a
 as a diff of the first line that differs. Reference traces come from archives in tests/golden/data (see
 README.md there) and, where OCTET_GOLDEN or ../shared/golden is present, from the full folder too.
 
-usage: traces.py OCTET [NAME-PATTERN]
+usage: traces.py [--every=N] OCTET [NAME-PATTERN]     --every=5: one in five checks
 """
 import fnmatch
 import json
@@ -305,7 +305,9 @@ def sources():
 
 
 def main():
-    octet, pattern = sys.argv[1], (sys.argv[2] if len(sys.argv) > 2 else "*")
+    arguments = sys.argv[1:]
+    every = int(arguments.pop(0).removeprefix("--every=")) if arguments[0].startswith("--every=") else 1
+    octet, pattern = arguments[0], (arguments[1] if len(arguments) > 1 else "*")
     failures, passed, seen = [], 0, set()
 
     def work(job):
@@ -318,7 +320,7 @@ def main():
         fresh = [(kind, case) for kind, case in cases if case.key(kind) not in seen]
         seen |= {case.key(kind) for kind, case in fresh}
         jobs = [(kind, case, label, check) for kind, case in fresh
-                for label, check in checks_of(kind, case)]
+                for label, check in checks_of(kind, case)][::every]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for (kind, case, label, _), error in pool.map(work, jobs):
                 if error:
@@ -326,7 +328,7 @@ def main():
                 else:
                     passed += 1
         print(f"{origin}: {len(cases)} files ({len(cases) - len(fresh)} the same as above), "
-              f"{len(jobs)} checks")
+              f"{len(jobs)} checks{f', one in {every} of what the plain build runs' if every > 1 else ''}")
     for failure in failures[:1000]:
         print(f"FAIL {failure}")
     if not passed and not failures:
