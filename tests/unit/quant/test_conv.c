@@ -59,7 +59,7 @@ static void run_case(uint64_t seed)
 
 START_TEST(convolutions_have_the_references_bits)
 {
-    for (uint64_t seed = 1; seed <= 500; seed++)
+    for (uint64_t seed = 1; seed <= SEEDS(500); seed++)
         run_case(seed);
 }
 END_TEST

@@ -289,7 +289,7 @@ static void run_case(uint64_t seed)
 
 START_TEST(products_have_the_references_bits)
 {
-    for (uint64_t seed = 1; seed <= 800; seed++)
+    for (uint64_t seed = 1; seed <= SEEDS(800); seed++)
         run_case(seed);
 }
 END_TEST
@@ -395,7 +395,7 @@ static void run_quantized_case(uint64_t seed)
 
 START_TEST(quantized_operands_have_the_references_bits)
 {
-    for (uint64_t seed = 1; seed <= 300; seed++)
+    for (uint64_t seed = 1; seed <= SEEDS(300); seed++)
         run_quantized_case(seed);
 }
 END_TEST

@@ -158,7 +158,7 @@ static void run_case(uint64_t seed)
 
 START_TEST(grouped_products_have_the_references_bits)
 {
-    for (uint64_t seed = 1; seed <= 800; seed++)
+    for (uint64_t seed = 1; seed <= SEEDS(800); seed++)
         run_case(seed);
 }
 END_TEST
@@ -211,7 +211,7 @@ static void run_quantized_case(uint64_t seed)
 
 START_TEST(quantized_groups_have_the_references_bits)
 {
-    for (uint64_t seed = 1; seed <= 250; seed++)
+    for (uint64_t seed = 1; seed <= SEEDS(250); seed++)
         run_quantized_case(seed);
 }
 END_TEST

@@ -140,7 +140,7 @@ static void run_case(uint64_t seed)
 
 START_TEST(arrays_have_the_references_codes)
 {
-    for (uint64_t seed = 1; seed <= 1000; seed++)
+    for (uint64_t seed = 1; seed <= SEEDS(1000); seed++)
         run_case(seed);
 }
 END_TEST
