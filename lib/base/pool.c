@@ -2,6 +2,7 @@
 #include "base/pool.h"
 
 #include <pthreadpool.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -37,7 +38,12 @@ struct oct_pool *oct_pool_create(size_t threads)
     if (!pool)
         return NULL;
     pool->count = threads;
+    /* Threads inherit the mask: the program's signals are for the program's own threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     pool->threads = pthreadpool_create(threads);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!pool->threads) {
         free(pool);
         return NULL;

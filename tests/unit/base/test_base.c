@@ -3,6 +3,9 @@
  * allocation that leaves the arena unusable, an error text that overruns; an item of a pool's loop
  * that runs twice or never. It would show here or under a sanitizer. */
 #include <check.h>
+#include <unistd.h>
+#include <signal.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,6 +237,35 @@ static void loop_task(void *user, size_t item, size_t thread)
     atomic_fetch_sub(&loop->busy[thread], 1);
 }
 
+static void read_mask(void *user, size_t item, size_t thread)
+{
+    sigset_t mask;
+    int *open = user;
+
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    open[item] = thread > 0 && !sigismember(&mask, SIGTERM);
+    usleep(1000); /* so that every thread gets some */
+}
+
+/* A signal that lands on a thread which sleeps in the pool's lock may be heard late, or by nobody.
+ */
+START_TEST(threads_leave_signals_to_the_program)
+{
+    enum { COUNT = 64 };
+    int open[COUNT] = {0};
+    sigset_t mask;
+    struct oct_pool *pool = oct_pool_create(4);
+
+    ck_assert_ptr_nonnull(pool);
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    ck_assert(!sigismember(&mask, SIGTERM)); /* the caller's is as before */
+    ck_assert_int_eq(oct_pool_run(pool, COUNT, NULL, read_mask, open, NULL), OCTET_OK);
+    for (int i = 0; i < COUNT; i++)
+        ck_assert_int_eq(open[i], 0);
+    oct_pool_destroy(pool);
+}
+END_TEST
+
 START_TEST(a_pool_runs_each_item_once)
 {
     static const size_t threads[] = {0, 1, 2, 7}, counts[] = {0, 1, 2, 6, 7, 8, ITEMS};
@@ -299,6 +331,7 @@ int main(void)
     tcase_add_test(tests, pieces_are_zeroed_aligned_and_apart);
     tcase_add_test(tests, the_budget_holds_and_small_pieces_still_fit);
     tcase_add_test(tests, the_nth_allocation_fails_once);
+    tcase_add_test(tests, threads_leave_signals_to_the_program);
     tcase_add_test(tests, unset_pieces_are_aligned_and_apart);
     tcase_add_test(tests, a_childs_blocks_count_against_its_parent);
     tcase_add_test(tests, a_childs_allocation_is_its_parents_nth);
