@@ -66,10 +66,10 @@ static void refuse_what_makes_no_model(struct oct_model *m)
 static enum octet_dtype dtype_of(struct oct_model *m, enum oct_key key)
 {
     const char *name = oct_config_text(m->config, key);
+    enum octet_dtype dtype = octet_dtype_find(name);
 
-    for (int i = 1; i < OCTET_DTYPE_COUNT; i++)
-        if (strcmp(name, octet_dtype_name((enum octet_dtype)i)) == 0)
-            return (enum octet_dtype)i;
+    if (dtype)
+        return dtype;
     oct_builder_fail(&m->b, OCTET_UNIMPLEMENTED, oct_key_name(key),
                      "'%s' is not a type that Octet computes in; float32 and bfloat16 are", name);
     return OCTET_DTYPE_F32;

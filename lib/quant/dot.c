@@ -137,15 +137,12 @@ static enum octet_status turn_scale(struct oct_op *op, const struct octet_array 
                                     const struct octet_dot_dims *dims, int32_t rank, int64_t *dim,
                                     float **out, struct octet_error *err)
 {
-    int64_t stride[OCTET_ARRAY_RANK_MAX] = {0}, of_axis[OCTET_ARRAY_RANK_MAX], step = 1, count = 1;
+    int64_t stride[OCTET_ARRAY_RANK_MAX] = {0}, of_axis[OCTET_ARRAY_RANK_MAX], count = 1;
     const int64_t *from;
     const float *values;
     enum octet_status status;
 
-    for (int32_t i = scale->rank - 1; i >= 0; i--) {
-        of_axis[i] = step;
-        step *= scale->dim[i];
-    }
+    oct_strides(scale, of_axis);
     for (int32_t i = 0; i < rank; i++)
         dim[i] = 1;
     for (int32_t i = 0; i < dims->contracting_count; i++) {

@@ -114,16 +114,13 @@ static enum octet_status transpose(octet_arena *arena, const struct octet_array 
                                    struct octet_error *err)
 {
     int64_t stride[OCTET_ARRAY_RANK_MAX], dim[OCTET_ARRAY_RANK_MAX], turned[OCTET_ARRAY_RANK_MAX];
-    int64_t s = 1, count = octet_array_elements(array);
+    int64_t count = octet_array_elements(array);
     size_t bytes = octet_dtype_bytes(array->dtype);
     const int64_t *offsets;
     struct octet_array made;
     enum octet_status status;
 
-    for (int32_t i = array->rank - 1; i >= 0; i--) {
-        stride[i] = s;
-        s *= array->dim[i];
-    }
+    oct_strides(array, stride);
     for (int32_t i = 0; i < array->rank; i++) {
         dim[i] = array->dim[from[i]];
         turned[i] = stride[from[i]];

@@ -365,11 +365,10 @@ static int64_t tiles_of(const struct oct_value *value, int32_t axis)
 static bool is_finer(const struct grouped *g, const struct oct_value *lhs,
                      const struct oct_value *rhs)
 {
-    enum { TILE_MIN = 128 };
     int64_t l = tiles_of(lhs, 1), r = tiles_of(rhs, g->k_axis), most = l > r ? l : r;
     const struct octet_array *scale = &rhs->quantized.scale;
 
-    if (most > 1 && (g->k / most < TILE_MIN || (l > 1 && r > 1 && l != r)))
+    if (most > 1 && (g->k / most < OCT_TILE_MIN || (l > 1 && r > 1 && l != r)))
         return true;
     return rhs->is_quantized && scale->dim[g->n_axis] != 1 && scale->dim[g->n_axis] != g->n;
 }

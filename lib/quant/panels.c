@@ -8,6 +8,16 @@
 
 enum { PIECE = 2048, ITEM_ELEMENTS = 1 << 16 };
 
+void oct_strides(const struct octet_array *array, int64_t *stride)
+{
+    int64_t s = 1;
+
+    for (int32_t i = array->rank - 1; i >= 0; i--) {
+        stride[i] = s;
+        s *= array->dim[i];
+    }
+}
+
 enum octet_status oct_offsets(octet_arena *arena, int32_t rank, const int64_t *extent,
                               const int64_t *divisor, const int64_t *stride, const int64_t **table,
                               int64_t *step, struct octet_error *err)

@@ -48,6 +48,9 @@ enum octet_status oct_panels_add(struct oct_panels *panels, struct oct_panel *li
                                  size_t round, size_t rounds,
                                  struct octet_error *err) OCTET_MUST_CHECK;
 
+/* Elements from one index of each axis to the next. */
+void oct_strides(const struct octet_array *array, int64_t *stride);
+
 /* A table of offsets: entry i, whose mixed-radix digits over `extent` are d, is sum of (d /
  * divisor) * stride. *step: the constant difference of entries, 0 when there is none. */
 enum octet_status oct_offsets(octet_arena *arena, int32_t rank, const int64_t *extent,

@@ -8,9 +8,6 @@
 #include "quant/panels.h"
 #include "quant/quantize.h"
 
-/* Tiles below this are dequantized first. Source: Qwix, MIN_TILE_SIZE_TO_DEQUANT_ON_OUTPUT. */
-enum { TILE_MIN = 128 };
-
 const struct octet_array *oct_value_shape(const struct oct_value *value)
 {
     return value->is_quantized ? &value->quantized.qvalue : &value->array;
@@ -156,16 +153,6 @@ struct plan {
     int64_t batches, m, n, k, rounds;
 };
 
-static void strides_of(const struct octet_array *array, int64_t *stride)
-{
-    int64_t s = 1;
-
-    for (int32_t i = array->rank - 1; i >= 0; i--) {
-        stride[i] = s;
-        s *= array->dim[i];
-    }
-}
-
 /* Offsets over some axes of an array. divisor, extent: NULL: 1, the array's dimension. */
 static enum octet_status table(const struct plan *plan, const struct octet_array *array,
                                const struct axes *axes, const int64_t *extent,
@@ -188,7 +175,7 @@ static enum octet_status grid_table(const struct plan *plan, const struct octet_
 {
     int64_t stride[OCTET_ARRAY_RANK_MAX], divisor[OCTET_AXES_MAX];
 
-    strides_of(grid, stride);
+    oct_strides(grid, stride);
     for (int32_t i = 0; i < axes->count; i++) {
         int32_t a = axes->axis[i];
         divisor[i] = grid->dim[a] ? array->dim[a] / grid->dim[a] : 1;
@@ -204,7 +191,7 @@ static enum octet_status grid_tiles(const struct plan *plan, const struct octet_
 {
     int64_t stride[OCTET_ARRAY_RANK_MAX], divisor[OCTET_AXES_MAX];
 
-    strides_of(grid, stride);
+    oct_strides(grid, stride);
     for (int32_t i = 0; i < contracting->count; i++) {
         int64_t size = grid->dim[contracting->axis[i]];
         divisor[i] = size > 1 ? plan->tiles[i] / size : 1;
@@ -250,7 +237,7 @@ static enum octet_status side_offsets(const struct plan *plan, struct side *side
     struct oct_gemm_side *gemm = &side->gemm;
     enum octet_status status;
 
-    strides_of(values, stride);
+    oct_strides(values, stride);
     memcpy(tile_stride, stride, sizeof tile_stride);
     for (int32_t i = 0; i < side->contracting.count; i++)
         tile_stride[side->contracting.axis[i]] *= plan->tile[i];
@@ -287,7 +274,7 @@ static bool must_dequantize(const struct oct_value *value, const int32_t *contra
         return is_float(value->array.dtype);
     for (int32_t i = 0; i < count; i++) {
         int64_t tile = tile_of(value, contracting[i]);
-        if (tile && tile < TILE_MIN)
+        if (tile && tile < OCT_TILE_MIN)
             return true;
     }
     return false;
@@ -395,7 +382,7 @@ static enum octet_status result_places(const struct plan *plan, const struct oct
     struct axes columns = {plan->rhs.free.count, {0}};
     enum octet_status status;
 
-    strides_of(result, stride);
+    oct_strides(result, stride);
     memcpy(batch.axis, result_axes, (size_t)batch.count * sizeof *result_axes);
     memcpy(rows.axis, result_axes + batch.count, (size_t)rows.count * sizeof *result_axes);
     memcpy(columns.axis, result_axes + batch.count + rows.count,
@@ -446,8 +433,8 @@ static struct oct_gemm_side shift_side(const struct side *side, const int64_t *z
                                   .depth = zeros};
 }
 
-static enum octet_status fill_panels(const struct plan *plan, int64_t round, const int64_t *origins,
-                                     const int64_t *zeros, float *room, struct oct_panel *list)
+static void fill_panels(const struct plan *plan, int64_t round, const int64_t *origins,
+                        const int64_t *zeros, float *room, struct oct_panel *list)
 {
     const struct side *lhs = &plan->lhs, *rhs = &plan->rhs;
 
@@ -473,7 +460,6 @@ static enum octet_status fill_panels(const struct plan *plan, int64_t round, con
         if (rhs->zero_point.data)
             panel->shift.rhs = shift_side(rhs, zeros, b, round);
     }
-    return OCTET_OK;
 }
 
 static enum octet_status run_rounds(const struct plan *plan, struct oct_panels *panels,

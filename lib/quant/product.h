@@ -8,6 +8,9 @@
 
 #include "octet/quant.h"
 
+/* Tiles below this are dequantized first. Source: Qwix, MIN_TILE_SIZE_TO_DEQUANT_ON_OUTPUT. */
+enum { OCT_TILE_MIN = 128 };
+
 /* An operand of a product. Codes without a scale (a residual whose scale went onto the gradient)
  * are an array of a code type. */
 struct oct_value {

@@ -9,10 +9,7 @@
 
 static int dtype_bits(const char *name)
 {
-    for (int d = OCTET_DTYPE_UNSPECIFIED + 1; d < OCTET_DTYPE_COUNT; d++)
-        if (name && strcmp(name, octet_dtype_name((enum octet_dtype)d)) == 0)
-            return octet_dtype_bits((enum octet_dtype)d);
-    return 0;
+    return name ? octet_dtype_bits(octet_dtype_find(name)) : 0;
 }
 
 /* Bytes of one value a parameter, kept in the dtype that `key` names, or in weight_dtype. */
