@@ -4,6 +4,7 @@
 
 #include "octet/arena.h"
 #include "octet/array.h"
+#include "octet/batch.h"
 #include "octet/cancel.h"
 #include "octet/check.h"
 #include "octet/config.h"
@@ -11,10 +12,12 @@
 #include "octet/dtype.h"
 #include "octet/graph.h"
 #include "octet/nearest.h"
+#include "octet/parameters.h"
 #include "octet/plan.h"
 #include "octet/quant.h"
 #include "octet/rules.h"
 #include "octet/safetensors.h"
+#include "octet/session.h"
 #include "octet/status.h"
 #include "octet/workers.h"
 
