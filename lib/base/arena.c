@@ -32,6 +32,7 @@ struct block {
     struct block *next;
     size_t size, used;   /* of data[] */
     size_t mapped_bytes; /* 0: malloc'ed. What is mapped and not used yet is zero */
+    bool is_of_region;   /* part of the region of the outermost arena */
     _Alignas(ALIGNMENT) unsigned char data[];
 };
 
@@ -42,6 +43,10 @@ struct octet_arena {
     size_t next_block_bytes;
     uint64_t fail_at; /* 0: off */
     size_t refused;   /* bytes of the last piece that there was no room for */
+    /* Memory of the caller's, handed out as a stack: blocks come back in the reverse order, or all
+     * at once when the arena is reset. */
+    unsigned char *region;
+    size_t region_bytes, region_used;
 };
 
 octet_arena *octet_arena_create(size_t budget_bytes)
@@ -51,6 +56,17 @@ octet_arena *octet_arena_create(size_t budget_bytes)
     if (arena) {
         arena->budget = budget_bytes;
         arena->next_block_bytes = FIRST_BLOCK_BYTES;
+    }
+    return arena;
+}
+
+octet_arena *octet_arena_create_over(void *memory, size_t bytes, size_t budget_bytes)
+{
+    octet_arena *arena = octet_arena_create(budget_bytes);
+
+    if (arena) {
+        arena->region = memory;
+        arena->region_bytes = bytes;
     }
     return arena;
 }
@@ -83,9 +99,33 @@ static void *map(size_t bytes)
     return start + before;
 }
 
-static void block_free(struct block *block)
+/* A block of the outermost arena's region; NULL when it has none, or no room. */
+static struct block *region_take(octet_arena *arena, size_t bytes)
 {
-    if (block->mapped_bytes)
+    while (arena->parent)
+        arena = arena->parent;
+    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (bytes > arena->region_bytes - arena->region_used)
+        return NULL;
+    struct block *block = (void *)(arena->region + arena->region_used);
+    arena->region_used += bytes;
+    return block;
+}
+
+static void region_give(octet_arena *arena, struct block *block)
+{
+    while (arena->parent)
+        arena = arena->parent;
+    size_t bytes = (sizeof *block + block->size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if ((unsigned char *)block + bytes == arena->region + arena->region_used)
+        arena->region_used -= bytes;
+}
+
+static void block_free(octet_arena *arena, struct block *block)
+{
+    if (block->is_of_region)
+        region_give(arena, block);
+    else if (block->mapped_bytes)
         munmap(block, block->mapped_bytes);
     else
         free(block);
@@ -97,10 +137,11 @@ void octet_arena_reset(octet_arena *arena)
         above->held -= arena->held;
     while (arena->blocks) {
         struct block *next = arena->blocks->next;
-        block_free(arena->blocks);
+        block_free(arena, arena->blocks);
         arena->blocks = next;
     }
     arena->held = 0;
+    arena->region_used = 0;
     arena->next_block_bytes = FIRST_BLOCK_BYTES;
 }
 
@@ -130,8 +171,11 @@ static struct block *block_create(octet_arena *arena, size_t size)
     if (left < sizeof(struct block) || size > left - sizeof(struct block))
         return NULL;
     size_t mapped = 0;
-    struct block *block;
-    if (MAPS && size >= MAPPED_BLOCK_BYTES) {
+    struct block *block = region_take(arena, sizeof *block + size);
+    bool is_of_region = block != NULL;
+    if (is_of_region) {
+        ;
+    } else if (MAPS && size >= MAPPED_BLOCK_BYTES) {
         mapped = (sizeof *block + size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
         block = map(mapped);
     } else {
@@ -140,6 +184,7 @@ static struct block *block_create(octet_arena *arena, size_t size)
     if (!block)
         return NULL;
     block->mapped_bytes = mapped;
+    block->is_of_region = is_of_region;
     block->size = size;
     block->used = 0;
     block->next = NULL;

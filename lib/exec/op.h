@@ -76,6 +76,10 @@ struct oct_op_code {
     /* Bytes that forward leaves for backward. NULL: 0. rule: as in the call. */
     size_t (*saved_bytes)(const octet_graph *graph, const struct oct_node *node,
                           const struct octet_rule *rule);
+    /* Which operands and results backward reads (IN0 ... OUT), where that depends on the rule: what
+     * is saved as codes need not be kept. NULL: as graph/ops.h says. */
+    int (*reads)(const octet_graph *graph, const struct oct_node *node,
+                 const struct octet_rule *rule);
     /* An upper bound, within some percent, of scratch in forward or backward. NULL: 64 KiB do. */
     size_t (*scratch_bytes)(const octet_graph *graph, const struct oct_node *node,
                             const struct octet_rule *rule, bool backward);

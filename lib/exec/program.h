@@ -13,6 +13,7 @@
 
 #include "exec/op.h"
 #include "octet/parameters.h"
+#include "octet/session.h"
 
 typedef struct oct_program oct_program;
 
@@ -54,7 +55,8 @@ struct oct_run {
     double denominator;
     int64_t step;
     enum octet_accumulation accumulation;
-    bool numerics;
+    bool numerics, times;
+    bool gradients_are_zero; /* backward may write them without reading */
     bool want_logits, want_mtp_logits, want_hidden, want_logprobs, want_acceptance;
 };
 
@@ -71,7 +73,9 @@ struct oct_run_result {
     double main_sum, mtp_sum;            /* sums of weighted cross entropy, before any division */
     int64_t *mtp_accepted, *mtp_drafted; /* [mtp_layers] tokens; NULL: not asked for */
     int64_t *counts;                     /* [interceptions]: forward executions of each line */
-    struct oct_figures *figures;   /* [interceptions], of the last execution; NULL: not asked for */
+    struct oct_figures *figures; /* [interceptions], of the last execution; NULL: not asked for */
+    struct octet_op_time *times; /* [time_count]; NULL: not asked for */
+    size_t time_count;
     struct oct_expert_load *loads; /* [load_count] tokens an expert got, in order of execution */
     size_t load_count;
 };

@@ -298,8 +298,11 @@ oct_tensor oct_scan_begin(struct oct_builder *b, int64_t layers, int stack_axis,
     if (!inside)
         return 0;
     g->tensors[inside].shape = g->tensors[carry].shape;
-    g->segments[g->segment_count++] = (struct oct_segment){
-        .first = g->node_count, .repeat = layers, .carry_in = inside, .result = carry};
+    g->segments[g->segment_count++] = (struct oct_segment){.first = g->node_count,
+                                                           .repeat = layers,
+                                                           .carry = carry,
+                                                           .carry_in = inside,
+                                                           .result = carry};
     b->repeat = layers;
     b->layers = layers;
     b->stack_axis = (uint8_t)stack_axis;

@@ -81,6 +81,7 @@ struct oct_node {
 struct oct_segment {
     uint32_t first, end;
     int64_t repeat;
+    uint32_t carry; /* what the first turn sees as carry_in */
     uint32_t carry_in, carry_out, result;
 };
 
@@ -97,7 +98,10 @@ struct octet_graph {
     uint32_t *parameters; /* tensor ids, alphabetical by name */
     uint32_t parameter_count;
     int64_t batch_size, sequence_length;
-    uint32_t loss; /* tensor id of the total loss */
+    /* Tensors that users ask for; 0: the model has no such. */
+    uint32_t loss;                                /* the total */
+    uint32_t main_loss, mtp_loss, auxiliary_loss; /* its terms; mtp scaled */
+    uint32_t hidden;                              /* the decoder's output, before the final norm */
 };
 
 /* One row of the op table (graph/ops.c). infer writes the shapes and dtypes of the outputs whose

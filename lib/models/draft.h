@@ -9,6 +9,11 @@
 #include "graph/builder.h"
 #include "models/settings.h"
 
+struct oct_auxiliary {
+    oct_tensor loss;
+    struct oct_auxiliary *next;
+};
+
 struct oct_model {
     struct oct_builder b;
     const octet_config *config;
@@ -20,7 +25,7 @@ struct oct_model {
     oct_tensor final_norm, head; /* made by the first output head, used again by MTP's */
     bool embedded, headed;       /* has run once: JAX has cached the trace of its jnp.dot */
     bool position_embedded;
-    oct_tensor auxiliary;            /* load balance and indexer losses so far; 0: none */
+    struct oct_auxiliary *auxiliary; /* load balance and indexer losses, the last first */
     const struct oct_family *family; /* see decoder.c */
 };
 
@@ -33,8 +38,10 @@ struct oct_model {
 /* Does the model's name start with `prefix`? MaxText keys some behaviour on it. */
 bool oct_named(const struct oct_model *m, const char *prefix);
 
-/* Adds a scalar to the losses beside the main one. Inside a scanned segment it counts once a turn.
- */
+/* Adds a scalar to the losses beside the main one. Inside a scanned segment it counts once a turn:
+ * a scalar of a segment that is read outside of it is the sum over the turns. */
 void oct_auxiliary_loss(struct oct_model *m, oct_tensor loss);
+/* Their sum, outside of any segment; 0: there are none. */
+oct_tensor oct_auxiliary_total(struct oct_model *m);
 
 #endif

@@ -177,11 +177,16 @@ enum octet_status octet_graph_build(const octet_context *context, octet_arena *a
     oct_tensor x = expand(&m, oct_embedding(&m, m.tokens, m.b.positions));
     oct_tensor hidden = reduce(&m, oct_decoder_layers(&m, x));
     oct_tensor losses[] = {main_loss(&m, hidden),
-                           oct_int(&m, mtp_num_layers) > 0 ? mtp_loss(&m, hidden) : 0, m.auxiliary};
+                           oct_int(&m, mtp_num_layers) > 0 ? mtp_loss(&m, hidden) : 0,
+                           oct_auxiliary_total(&m)};
     oct_tensor loss = 0;
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
         if (losses[i])
             loss = loss ? oct_plus(&m.b, loss, losses[i]) : losses[i];
     m.b.graph.loss = loss;
+    m.b.graph.hidden = hidden;
+    m.b.graph.main_loss = losses[0];
+    m.b.graph.mtp_loss = losses[1];
+    m.b.graph.auxiliary_loss = losses[2];
     return oct_builder_finish(&m.b, out);
 }

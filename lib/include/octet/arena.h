@@ -19,6 +19,9 @@ typedef struct octet_arena octet_arena;
 
 /* budget_bytes: the most memory the arena may hold. Returns NULL when there is no memory. */
 OCTET_API octet_arena *octet_arena_create(size_t budget_bytes);
+/* Takes its blocks from `memory`, [bytes], 16-aligned, which stays the caller's, and only when that
+ * is full from elsewhere; arenas within it too. For working memory that is used again and again. */
+OCTET_API octet_arena *octet_arena_create_over(void *memory, size_t bytes, size_t budget_bytes);
 /* A second arena whose blocks count against the parent's budget too: for what an operation needs
  * only while it runs. The parent outlives it; both have one owner. */
 OCTET_API octet_arena *octet_arena_create_within(octet_arena *parent);

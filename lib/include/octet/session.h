@@ -92,7 +92,7 @@ enum octet_reduction { OCTET_REDUCTION_MEAN, OCTET_REDUCTION_SUM };
 struct octet_pass_options {
     enum octet_reduction reduction; /* of the losses */
     double denominator;             /* of SUM; must be above 0 */
-    bool numerics;
+    bool numerics, times;
     bool return_logits, return_mtp_logits, return_hidden, return_logprobs, return_acceptance;
 };
 
