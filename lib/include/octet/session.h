@@ -82,6 +82,12 @@ OCTET_API enum octet_status octet_session_get(const octet_session *session,
                                               enum octet_tensor_set set, size_t index,
                                               uint64_t offset, uint64_t size, void *data,
                                               struct octet_error *err) OCTET_MUST_CHECK;
+/* Codes and scales of a parameter that an INFER session keeps so, copied into the arena; *held is
+ * false, and out untouched, for any other parameter. */
+OCTET_API enum octet_status octet_session_quantized(const octet_session *session, size_t index,
+                                                    octet_arena *arena, bool *held,
+                                                    struct octet_quantized *out,
+                                                    struct octet_error *err) OCTET_MUST_CHECK;
 /* Changes. MaxText's initialisers. */
 OCTET_API enum octet_status octet_session_initialise(octet_session *session, uint64_t seed,
                                                      const struct octet_compute *compute,
@@ -144,6 +150,10 @@ struct octet_optimizer {
 };
 /* The config's values. */
 OCTET_API void octet_session_optimizer(const octet_session *session, struct octet_optimizer *out);
+/* The first thing that octet_session_optim_step does. Errors: INVALID_ARGUMENT "optimizer.adam_b1".
+ */
+OCTET_API enum octet_status octet_session_optimizer_check(const struct octet_optimizer *optimizer,
+                                                          struct octet_error *err) OCTET_MUST_CHECK;
 
 struct octet_step {
     int64_t step;                    /* steps taken, this one included */
