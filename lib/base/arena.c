@@ -11,22 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "base/pages.h"
 
 enum { ALIGNMENT = 16, FIRST_BLOCK_BYTES = 16 * 1024, LARGEST_BLOCK_BYTES = 1024 * 1024 };
-enum { MAPPED_BLOCK_BYTES = 4 * 1024 * 1024, HUGE_PAGE_BYTES = 2 * 1024 * 1024, PAGE_BYTES = 4096 };
-
-/* Sanitizers watch what malloc gives, and not what is mapped. */
-#if defined(__SANITIZE_ADDRESS__)
-#define MAPS 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define MAPS 0
-#endif
-#endif
-#ifndef MAPS
-#define MAPS 1
-#endif
+enum { MAPPED_BLOCK_BYTES = 4 * 1024 * 1024 };
 
 struct block {
     struct block *next;
@@ -80,25 +69,6 @@ octet_arena *octet_arena_create_within(octet_arena *parent)
     return arena;
 }
 
-/* `bytes` from a huge page's start; NULL when there is no memory. */
-static void *map(size_t bytes)
-{
-    size_t room = bytes + HUGE_PAGE_BYTES;
-    char *start =
-        bytes > room ? MAP_FAILED
-                     : mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (start == MAP_FAILED)
-        return NULL;
-    size_t before = -(uintptr_t)start % HUGE_PAGE_BYTES, after = room - before - bytes;
-    if (before)
-        munmap(start, before);
-    if (after)
-        munmap(start + before + bytes, after);
-    (void)madvise(start + before, bytes, MADV_HUGEPAGE); /* a wish */
-    return start + before;
-}
-
 /* A block of the outermost arena's region; NULL when it has none, or no room. */
 static struct block *region_take(octet_arena *arena, size_t bytes)
 {
@@ -126,7 +96,7 @@ static void block_free(octet_arena *arena, struct block *block)
     if (block->is_of_region)
         region_give(arena, block);
     else if (block->mapped_bytes)
-        munmap(block, block->mapped_bytes);
+        oct_pages_unmap(block, block->mapped_bytes);
     else
         free(block);
 }
@@ -175,9 +145,9 @@ static struct block *block_create(octet_arena *arena, size_t size)
     bool is_of_region = block != NULL;
     if (is_of_region) {
         ;
-    } else if (MAPS && size >= MAPPED_BLOCK_BYTES) {
-        mapped = (sizeof *block + size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-        block = map(mapped);
+    } else if (size >= MAPPED_BLOCK_BYTES) {
+        mapped = sizeof *block + size;
+        block = oct_pages_map(mapped);
     } else {
         block = malloc(sizeof *block + size);
     }
