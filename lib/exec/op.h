@@ -33,7 +33,6 @@ struct oct_execution {
     enum oct_reduction reduction;
     double denominator;
     enum octet_accumulation accumulation;
-    const struct octet_array *weights; /* [B,S] F32 loss weights; NULL: 1. For cross_entropy */
 };
 
 /* Figures of an op, for NUMERICS. */

@@ -51,8 +51,9 @@
     OP(shift_left, 1, 1, (0))         /* x [, segment ids] -> x[i+1] of its document, else 0 */    \
     OP(stream_mix, 1, 1, (IN0))       /* hyper-connection gates: sigmoid or Sinkhorn */            \
     OP(stream_sum, 1, 1, (0))         /* streams added up */                                       \
-    OP(cross_entropy, 3, 2, (IN0 + IN1 + IN2)) /* logits, targets, mask -> loss sum, weight sum */ \
-    OP(loss_ratio, 2, 1, (IN0 + IN1))          /* loss sums, weight sums -> their ratio */
+    OP(cross_entropy, 3, 2,                                                                        \
+       (IN0 + IN1 + IN2))             /* logits, targets, weights -> sums: loss, weights */        \
+    OP(loss_ratio, 2, 1, (IN0 + IN1)) /* loss sums, weight sums -> their ratio */
 
 enum oct_op {
 #define OCT_OP_ENUM(name, inputs, outputs, reads) OCT_OP_##name,

@@ -11,6 +11,7 @@
 
 struct oct_auxiliary {
     oct_tensor loss;
+    int64_t turns; /* of its segment */
     struct oct_auxiliary *next;
 };
 
@@ -19,8 +20,9 @@ struct oct_model {
     const octet_config *config;
     const struct oct_dims *dims;
     int64_t batch, length;
-    enum octet_dtype dtype, weight_dtype; /* of compute, of parameters */
-    oct_tensor tokens, targets, target_mask;
+    enum octet_dtype dtype, weight_dtype;     /* of compute, of parameters */
+    oct_tensor tokens, targets;               /* [B,S] S32 */
+    oct_tensor target_weights;                /* [B,S] F32: mask times loss weight */
     oct_tensor embedding, position_embedding; /* [V, E], [P, E] */
     oct_tensor final_norm, head; /* made by the first output head, used again by MTP's */
     bool embedded, headed;       /* has run once: JAX has cached the trace of its jnp.dot */
@@ -41,7 +43,8 @@ bool oct_named(const struct oct_model *m, const char *prefix);
 /* Adds a scalar to the losses beside the main one. Inside a scanned segment it counts once a turn:
  * a scalar of a segment that is read outside of it is the sum over the turns. */
 void oct_auxiliary_loss(struct oct_model *m, oct_tensor loss);
-/* Their sum, outside of any segment; 0: there are none. */
+/* The mean of each kind over its layers (train.loss_fn), all kinds added, outside of any segment;
+ * 0: there are none. */
 oct_tensor oct_auxiliary_total(struct oct_model *m);
 
 #endif

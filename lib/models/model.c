@@ -75,9 +75,9 @@ static enum octet_dtype dtype_of(struct oct_model *m, enum oct_key key)
     return OCTET_DTYPE_F32;
 }
 
-static oct_tensor token_input(struct oct_model *m, const char *name)
+static oct_tensor token_input(struct oct_model *m, const char *name, enum octet_dtype dtype)
 {
-    return oct_input(&m->b, name, OCTET_DTYPE_S32, 2,
+    return oct_input(&m->b, name, dtype, 2,
                      (struct oct_dim[]){OCT_DIM(m->batch, batch), OCT_DIM(m->length, length)});
 }
 
@@ -94,11 +94,11 @@ static void begin(struct oct_model *m, const octet_context *context, octet_arena
     m->weight_dtype = m->b.weight_dtype = dtype_of(m, OCT_KEY_weight_dtype);
     m->b.graph.batch_size = m->batch;
     m->b.graph.sequence_length = m->length;
-    m->tokens = token_input(m, "tokens");
-    m->targets = token_input(m, "targets");
-    m->target_mask = token_input(m, "target_mask");
-    m->b.positions = token_input(m, "positions");
-    m->b.segment_ids = token_input(m, "segment_ids");
+    m->tokens = token_input(m, "tokens", OCTET_DTYPE_S32);
+    m->targets = token_input(m, "targets", OCTET_DTYPE_S32);
+    m->target_weights = token_input(m, "target_weights", OCTET_DTYPE_F32);
+    m->b.positions = token_input(m, "positions", OCTET_DTYPE_S32);
+    m->b.segment_ids = token_input(m, "segment_ids", OCTET_DTYPE_S32);
 }
 
 /* Streams [B,S,K,E], all the embedding, when the model has hyper-connections. */
@@ -147,7 +147,7 @@ static oct_tensor main_loss(struct oct_model *m, oct_tensor hidden)
     oct_tensor sum =
         oct_add_node(&m->b, OCT_OP_cross_entropy, OCTET_LOOKUP_NONE,
                      (union oct_attributes){.factor = (float)oct_float(m, z_loss_multiplier)}, 3,
-                     (oct_tensor[]){logits, m->targets, m->target_mask}, &weights);
+                     (oct_tensor[]){logits, m->targets, m->target_weights}, &weights);
     oct_tensor loss = loss_ratio(m, sum, weights);
     m->headed = m->headed && !m->b.dry && !m->b.unseen;
     bool runs = !m->b.dry;

@@ -20,6 +20,27 @@ struct experts {
     oct_tensor wi_0_bias, wi_1_bias, wo_bias; /* [n,F], [n,F], [n,E]; 0: none */
 };
 
+/* RoutedMoE.expert_group_mask: 0 when any experts may be chosen. A group is rated by its two best.
+ */
+static int32_t routing_groups(struct oct_model *m)
+{
+    int64_t n = oct_int(m, num_experts), groups = oct_int(m, n_routing_groups);
+    int64_t kept = oct_int(m, topk_routing_group);
+
+    if (groups <= 0)
+        return 0;
+    if (groups > n || n % groups || n / groups < 2)
+        oct_builder_fail(
+            &m->b, OCTET_INVALID_ARGUMENT, "n_routing_groups",
+            "%lld groups of num_experts=%lld; equal groups of at least 2 were expected",
+            (long long)groups, (long long)n);
+    else if (kept < 1 || kept > groups)
+        oct_builder_fail(&m->b, OCTET_INVALID_ARGUMENT, "topk_routing_group",
+                         "%lld of n_routing_groups=%lld cannot be kept", (long long)kept,
+                         (long long)groups);
+    return (int32_t)groups;
+}
+
 /* GateLogit: scores; a bias steers the choice only, the weights are the unbiased scores (DeepSeek
  * 3). */
 static struct route route_of(struct oct_model *m, oct_tensor x)
@@ -46,8 +67,7 @@ static struct route route_of(struct oct_model *m, oct_tensor x)
     struct route r = {.logits = scores};
     union oct_attributes attributes = {
         .top_k = {.k = (int32_t)k,
-                  .groups =
-                      (int32_t)(deepseek3 ? fmax(0, (double)oct_int(m, n_routing_groups)) : 0),
+                  .groups = deepseek3 ? routing_groups(m) : 0,
                   .groups_kept = (int32_t)oct_int(m, topk_routing_group),
                   .softmax_weights = !deepseek,
                   .normalize = deepseek ? oct_is(m, routed_score_func, "sigmoid")
@@ -55,6 +75,8 @@ static struct route route_of(struct oct_model *m, oct_tensor x)
                   .scaling = deepseek ? (float)oct_float(m, routed_scaling_factor) : 1}};
     r.weights = oct_add_node(&m->b, OCT_OP_top_k, OCTET_LOOKUP_NONE, attributes, deepseek3 ? 2 : 1,
                              (oct_tensor[]){scores, unbiased}, &r.indices);
+    if (!deepseek) /* these leave float32_gate_logits' type behind */
+        r.weights = oct_cast(&m->b, r.weights, m->dtype);
     return r;
 }
 
@@ -101,7 +123,7 @@ static oct_tensor gated(struct oct_model *m, oct_tensor gate, oct_tensor up)
     } else {
         gate = oct_activate(&m->b, gate, oct_mlp_activation(m, 0), limit);
     }
-    return oct_times(&m->b, gate, up);
+    return oct_cast(&m->b, oct_times(&m->b, gate, up), m->dtype);
 }
 
 /* ---- sparse: rows by expert ---- */
@@ -149,10 +171,9 @@ static oct_tensor sparse(struct oct_model *m, oct_tensor x, const struct route *
         oct_reshape(&m->b, r->weights, 2,
                     (struct oct_dim[]){OCT_DIM(m->batch * m->length, tokens),
                                        OCT_DIM(oct_int(m, num_experts_per_tok), exp_per_tok)});
-    if (oct_bool(m, float32_weight_sum)) {
-        y = oct_cast(&m->b, y, OCTET_DTYPE_F32);
+    if (oct_bool(m, float32_weight_sum))
         weights = oct_cast(&m->b, weights, OCTET_DTYPE_F32);
-    }
+    y = oct_cast(&m->b, y, (enum octet_dtype)m->b.graph.tensors[weights].dtype);
     y = oct_einsum(&m->b, "BKE,BK -> BE", y, weights);
     return oct_reshape(&m->b, y, 3,
                        (struct oct_dim[]){OCT_DIM(m->batch, batch), OCT_DIM(m->length, length),
@@ -212,9 +233,11 @@ static int64_t capacity_of(const struct oct_model *m)
 static oct_tensor dense(struct oct_model *m, oct_tensor x, const struct route *r,
                         const struct experts *w, int64_t mlp_dim)
 {
-    oct_tensor weights = oct_add_node(&m->b, OCT_OP_expert_weights, OCTET_LOOKUP_NONE,
-                                      (union oct_attributes){.k = oct_int(m, num_experts)}, 2,
-                                      (oct_tensor[]){r->weights, r->indices}, NULL);
+    oct_tensor weights = oct_cast(&m->b, r->weights, m->dtype);
+
+    weights = oct_add_node(&m->b, OCT_OP_expert_weights, OCTET_LOOKUP_NONE,
+                           (union oct_attributes){.k = oct_int(m, num_experts)}, 2,
+                           (oct_tensor[]){weights, r->indices}, NULL);
 
     if (oct_float(m, capacity_factor) > 0) {
         oct_tensor combine;

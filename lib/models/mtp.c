@@ -44,7 +44,7 @@ static oct_tensor layer(struct oct_model *m, int64_t k, oct_tensor hidden, oct_t
 void oct_mtp_block(struct oct_model *m, oct_tensor hidden, oct_tensor *loss_sum,
                    oct_tensor *weight_sum)
 {
-    oct_tensor ids = m->tokens, targets = m->targets, mask = m->target_mask;
+    oct_tensor ids = m->tokens, targets = m->targets, weights = m->target_weights;
     oct_tensor segment_ids = m->b.segment_ids, positions = m->b.positions;
 
     *loss_sum = *weight_sum = 0;
@@ -52,7 +52,7 @@ void oct_mtp_block(struct oct_model *m, oct_tensor hidden, oct_tensor *loss_sum,
         uint32_t outer = oct_enter(&m->b, "mtp_block");
         ids = shift_left(m, ids, segment_ids);
         targets = shift_left(m, targets, segment_ids);
-        mask = shift_left(m, mask, segment_ids);
+        weights = shift_left(m, weights, segment_ids);
         positions = shift_left(m, positions, segment_ids); /* only position embeddings read them */
         segment_ids = shift_left(m, segment_ids, 0);
         oct_leave(&m->b, outer);
@@ -61,13 +61,13 @@ void oct_mtp_block(struct oct_model *m, oct_tensor hidden, oct_tensor *loss_sum,
         outer = oct_enter(&m->b, "mtp_block");
         hidden = layer(m, k, hidden, embedded);
         oct_leave(&m->b, outer);
-        oct_tensor logits = oct_output_head(m, hidden), weights;
+        oct_tensor logits = oct_output_head(m, hidden), sum;
         outer = oct_enter(&m->b, "mtp_block");
         oct_tensor loss = oct_add_node(&m->b, OCT_OP_cross_entropy, OCTET_LOOKUP_NONE,
                                        (union oct_attributes){.factor = 0}, 3,
-                                       (oct_tensor[]){logits, targets, mask}, &weights);
+                                       (oct_tensor[]){logits, targets, weights}, &sum);
         *loss_sum = *loss_sum ? oct_plus(&m->b, *loss_sum, loss) : loss;
-        *weight_sum = *weight_sum ? oct_plus(&m->b, *weight_sum, weights) : weights;
+        *weight_sum = *weight_sum ? oct_plus(&m->b, *weight_sum, sum) : sum;
         oct_leave(&m->b, outer);
     }
 }
