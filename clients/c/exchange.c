@@ -13,16 +13,6 @@
 
 enum { POLL_MS = 20 };
 
-struct exchange {
-    grpc_call *call;
-    grpc_byte_buffer *sent, *received;
-    grpc_metadata_array initial, trailing;
-    grpc_metadata authorization;
-    grpc_status_code status;
-    grpc_slice details;
-    const char *error_string; /* gRPC's own; freed by gpr_free */
-};
-
 /* The time left until the cancel's deadline, on gRPC's clock. */
 static gpr_timespec deadline_of(const struct octet_cancel *cancel)
 {
@@ -33,8 +23,7 @@ static gpr_timespec deadline_of(const struct octet_cancel *cancel)
     return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(left, GPR_TIMESPAN));
 }
 
-/* Ends when all operations have: after a cancellation gRPC still reports the call's status. */
-static void wait_for(grpc_completion_queue *queue, struct exchange *x,
+bool oct_client_wait(grpc_completion_queue *queue, void *tag, grpc_call *call,
                      const struct octet_cancel *cancel)
 {
     bool told = false;
@@ -43,14 +32,24 @@ static void wait_for(grpc_completion_queue *queue, struct exchange *x,
         gpr_timespec soon =
             gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(POLL_MS, GPR_TIMESPAN));
         grpc_event event = grpc_completion_queue_pluck(
-            queue, x, cancel ? soon : gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+            queue, tag, cancel ? soon : gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
         if (event.type == GRPC_OP_COMPLETE)
-            return;
+            return event.success != 0;
         if (!told && atomic_load_explicit(&cancel->cancelled, memory_order_relaxed)) {
-            grpc_call_cancel(x->call, NULL);
+            grpc_call_cancel(call, NULL);
             told = true;
         }
     }
+}
+
+void oct_client_authorize(const octet_client *client, struct exchange *x, grpc_op *op)
+{
+    if (!client->authorization)
+        return;
+    x->authorization.key = grpc_slice_from_static_string("authorization");
+    x->authorization.value = grpc_slice_from_static_string(client->authorization);
+    op->data.send_initial_metadata.count = 1;
+    op->data.send_initial_metadata.metadata = &x->authorization;
 }
 
 static bool run_batch(octet_client *client, struct exchange *x, const struct octet_cancel *cancel)
@@ -69,15 +68,10 @@ static bool run_batch(octet_client *client, struct exchange *x, const struct oct
                                         .error_string = &x->error_string}},
     };
 
-    if (client->authorization) {
-        x->authorization.key = grpc_slice_from_static_string("authorization");
-        x->authorization.value = grpc_slice_from_static_string(client->authorization);
-        ops[0].data.send_initial_metadata.count = 1;
-        ops[0].data.send_initial_metadata.metadata = &x->authorization;
-    }
+    oct_client_authorize(client, x, &ops[0]);
     if (grpc_call_start_batch(x->call, ops, 6, x, NULL) != GRPC_CALL_OK)
         return false;
-    wait_for(client->queue, x, cancel);
+    (void)oct_client_wait(client->queue, x, x->call, cancel); /* the status tells */
     return true;
 }
 
@@ -133,8 +127,8 @@ static bool report_size(const octet_client *client, const char *sentence, size_t
     return true;
 }
 
-static enum octet_status report(const octet_client *client, const struct exchange *x,
-                                size_t request_size, struct octet_error *err)
+enum octet_status oct_client_report(const octet_client *client, const struct exchange *x,
+                                    size_t request_size, struct octet_error *err)
 {
     char sentence[sizeof err->field + sizeof err->text];
     size_t length = GRPC_SLICE_LENGTH(x->details);
@@ -160,16 +154,16 @@ static enum octet_status report(const octet_client *client, const struct exchang
     }
 }
 
-static enum octet_status take_reply(struct exchange *x, struct octet_client_reply *reply,
-                                    struct octet_error *err)
+enum octet_status oct_client_take(grpc_byte_buffer *received, struct octet_client_reply *reply,
+                                  struct octet_error *err)
 {
     grpc_byte_buffer_reader reader;
     grpc_slice *piece;
     size_t at = 0;
 
-    if (!x->received || !grpc_byte_buffer_reader_init(&reader, x->received))
+    if (!received || !grpc_byte_buffer_reader_init(&reader, received))
         return octet_fail(err, OCTET_INTERNAL, NULL, "the server sent no message");
-    reply->size = grpc_byte_buffer_length(x->received);
+    reply->size = grpc_byte_buffer_length(received);
     reply->data = malloc(reply->size + 1);
     while (reply->data && at < reply->size && grpc_byte_buffer_reader_peek(&reader, &piece)) {
         memcpy((char *)reply->data + at, GRPC_SLICE_START_PTR(*piece), GRPC_SLICE_LENGTH(*piece));
@@ -181,12 +175,58 @@ static enum octet_status take_reply(struct exchange *x, struct octet_client_repl
                                     "out of memory for a reply of %zu bytes", reply->size);
 }
 
+grpc_byte_buffer *oct_client_buffer(const void *bytes, size_t size)
+{
+    grpc_slice slice = grpc_slice_from_copied_buffer(bytes, size);
+    grpc_byte_buffer *buffer = grpc_raw_byte_buffer_create(&slice, 1);
+
+    grpc_slice_unref(slice);
+    return buffer;
+}
+
+void oct_client_start(octet_client *client, const char *method, const struct octet_cancel *cancel,
+                      struct exchange *x)
+{
+    char path[128];
+
+    *x = (struct exchange){.details = grpc_empty_slice()};
+    snprintf(path, sizeof path, "/octet.v1.Octet/%s", method);
+    grpc_slice slice = grpc_slice_from_copied_string(path);
+    grpc_metadata_array_init(&x->initial);
+    grpc_metadata_array_init(&x->trailing);
+    x->call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS,
+                                       client->queue, slice, NULL, deadline_of(cancel), NULL);
+    grpc_slice_unref(slice);
+}
+
+void oct_client_end(struct exchange *x)
+{
+    grpc_call_unref(x->call);
+    if (x->sent)
+        grpc_byte_buffer_destroy(x->sent);
+    if (x->received)
+        grpc_byte_buffer_destroy(x->received);
+    grpc_metadata_array_destroy(&x->initial);
+    grpc_metadata_array_destroy(&x->trailing);
+    grpc_slice_unref(x->details);
+    gpr_free((void *)(uintptr_t)x->error_string);
+}
+
+void oct_client_read_metadata(const struct exchange *x, struct octet_client_reply *reply)
+{
+    char retry[32] = "";
+
+    find_metadata(x, "octet-request-id", reply->request_id, sizeof reply->request_id);
+    find_metadata(x, "retry-after-ms", retry, sizeof retry);
+    if (retry[0])
+        reply->retry_after_ms = strtoll(retry, NULL, 10);
+}
+
 enum octet_status oct_client_exchange(octet_client *client, const char *method, const void *request,
                                       size_t request_size, const struct octet_cancel *cancel,
                                       struct octet_client_reply *reply, struct octet_error *err)
 {
-    struct exchange x = {.details = grpc_empty_slice()};
-    char path[128], retry[32] = "";
+    struct exchange x;
     enum octet_status status;
 
     *reply = (struct octet_client_reply){.retry_after_ms = -1};
@@ -194,34 +234,16 @@ enum octet_status oct_client_exchange(octet_client *client, const char *method, 
         octet_cancel_check(cancel, err); /* gRPC lets a deadline that has just passed win or lose */
     if (status != OCTET_OK)
         return status;
-    snprintf(path, sizeof path, "/octet.v1.Octet/%s", method);
-    grpc_slice path_slice = grpc_slice_from_copied_string(path);
-    grpc_slice body = grpc_slice_from_copied_buffer(request, request_size);
-    grpc_metadata_array_init(&x.initial);
-    grpc_metadata_array_init(&x.trailing);
-    x.sent = grpc_raw_byte_buffer_create(&body, 1);
-    grpc_slice_unref(body);
-    x.call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, client->queue,
-                                      path_slice, NULL, deadline_of(cancel), NULL);
-    grpc_slice_unref(path_slice);
+    oct_client_start(client, method, cancel, &x);
+    x.sent = oct_client_buffer(request, request_size);
     if (!run_batch(client, &x, cancel)) {
         status = octet_fail(err, OCTET_INTERNAL, NULL, "gRPC refused to start the call");
     } else {
-        find_metadata(&x, "octet-request-id", reply->request_id, sizeof reply->request_id);
-        find_metadata(&x, "retry-after-ms", retry, sizeof retry);
-        if (retry[0])
-            reply->retry_after_ms = strtoll(retry, NULL, 10);
-        status = x.status == GRPC_STATUS_OK ? take_reply(&x, reply, err)
-                                            : report(client, &x, request_size, err);
+        oct_client_read_metadata(&x, reply);
+        status = x.status == GRPC_STATUS_OK ? oct_client_take(x.received, reply, err)
+                                            : oct_client_report(client, &x, request_size, err);
     }
-    grpc_call_unref(x.call);
-    grpc_byte_buffer_destroy(x.sent);
-    if (x.received)
-        grpc_byte_buffer_destroy(x.received);
-    grpc_metadata_array_destroy(&x.initial);
-    grpc_metadata_array_destroy(&x.trailing);
-    grpc_slice_unref(x.details);
-    gpr_free((void *)(uintptr_t)x.error_string);
+    oct_client_end(&x);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* Calls to an octetd from C.
  *
- * For: unary calls of octet.v1.Octet: serialized request in, serialized reply out, with deadline,
- * cancellation, TLS and token.
+ * For: calls of octet.v1.Octet: serialized request in, serialized reply out, with deadline,
+ * cancellation, TLS and token; messages of a stream one by one.
  * Not for: messages themselves; pack and unpack with the code that protoc-c (or any protobuf) makes
  * of proto/octet/v1/octet.proto.
  *
@@ -21,6 +21,7 @@
 #ifndef OCTET_CLIENT_H
 #define OCTET_CLIENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -70,5 +71,41 @@ OCTET_API enum octet_status octet_client_call(octet_client *client, const char *
                                               const struct octet_cancel *cancel,
                                               struct octet_client_reply *reply,
                                               struct octet_error *err) OCTET_MUST_CHECK;
+
+/* A call with a stream of messages in one direction: PutTensors (many sent, one received) and
+ * GetTensors (one sent, many received).
+ *
+ *     octet_client_stream_open(client, "PutTensors", NULL, &stream, &err)
+ *     octet_client_stream_send(stream, bytes, size, &err)                      once a message
+ *     octet_client_stream_close_send(stream, &err)                             no more to send
+ *     octet_client_stream_receive(stream, &reply, &more, &err)                 until more is false
+ *     octet_client_stream_destroy(stream)
+ *
+ * Life: 1. A client has one call at a time, so a stream is destroyed before the next call. 2. One
+ * message is in memory at a time in each direction: send returns when the transport has taken it,
+ * and the next is asked for by receive. 3. Destroying a stream that has not ended cancels it. 4.
+ * cancel is used until the stream is destroyed. */
+typedef struct octet_client_stream octet_client_stream;
+
+/* Errors: CANCELLED, DEADLINE_EXCEEDED (of cancel, before it starts); RESOURCE_EXHAUSTED. A server
+ * that is not there is reported by the calls below. */
+OCTET_API enum octet_status octet_client_stream_open(octet_client *client, const char *method,
+                                                     const struct octet_cancel *cancel,
+                                                     octet_client_stream **out,
+                                                     struct octet_error *err) OCTET_MUST_CHECK;
+/* Errors: the call's own, when the server has ended it; as of octet_client_call. */
+OCTET_API enum octet_status octet_client_stream_send(octet_client_stream *stream,
+                                                     const void *message, size_t size,
+                                                     struct octet_error *err) OCTET_MUST_CHECK;
+OCTET_API enum octet_status
+octet_client_stream_close_send(octet_client_stream *stream,
+                               struct octet_error *err) OCTET_MUST_CHECK;
+/* *more false: the stream has ended in order, and reply is empty. Errors: as of octet_client_call.
+ */
+OCTET_API enum octet_status octet_client_stream_receive(octet_client_stream *stream,
+                                                        struct octet_client_reply *reply,
+                                                        bool *more,
+                                                        struct octet_error *err) OCTET_MUST_CHECK;
+OCTET_API void octet_client_stream_destroy(octet_client_stream *stream); /* NULL is fine */
 
 #endif
