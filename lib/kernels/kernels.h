@@ -18,6 +18,7 @@
 #include "octet/workers.h"
 
 struct oct_gemm_kernels; /* gemm's own, gemm_private.h */
+struct oct_math;         /* math.h */
 
 struct oct_kernels {
     const char *name;
@@ -64,6 +65,7 @@ struct oct_kernels {
                    size_t stride, int add, enum octet_dtype dtype, void *y);
 
     const struct oct_gemm_kernels *gemm;
+    const struct oct_math *math;
 };
 
 /* The set of that name, NULL when there is none or this CPU cannot run it (*obstacle says why; it

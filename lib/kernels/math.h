@@ -21,7 +21,8 @@ enum oct_gate { OCT_GATE_silu, OCT_GATE_gelu, OCT_GATE_relu, OCT_GATE_sigmoid, O
  * (optax): mu = b1 mu + (1 - b1) g; nu = b2 nu + (1 - b2) g^2; p -= rate * (mu / c1 / (sqrt(nu / c2
  * + epsilon_root) + epsilon) + decay p), c1 = 1 - b1^t, c2 = 1 - b2^t. */
 struct oct_adamw {
-    float gradient_scale, b1, b2, epsilon, epsilon_root, decay, rate, c1, c2;
+    double b1, b2; /* 1 - b1 is rounded once, from double */
+    float gradient_scale, epsilon, epsilon_root, decay, rate, c1, c2;
 };
 
 struct oct_math {

@@ -8,6 +8,7 @@
 
 #include "../codes_body.h"
 #include "../elementwise_body.h"
+#include "../math_body.h"
 
 #define MR 6 /* 12 sums, 2 columns and 2 to spare of 16 registers */
 #define NV 2
@@ -18,4 +19,4 @@
 #include "../gemm_body.h"
 
 const struct oct_kernels oct_kernels_avx2 = {
-    .name = "avx2", ELEMENTWISE_TABLE, .gemm = &gemm_kernels};
+    .name = "avx2", ELEMENTWISE_TABLE, .gemm = &gemm_kernels, .math = &math_table};

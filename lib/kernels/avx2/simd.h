@@ -31,6 +31,19 @@ static INLINE void vf32_store(void *p, vf32 v)
 {
     _mm256_storeu_ps(p, v);
 }
+/* The first n lanes, 0 < n <= VL; the others are 0 or stay. */
+static INLINE vmask first_lanes(size_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+static INLINE vf32 vf32_load_part(const void *p, size_t n)
+{
+    return _mm256_maskload_ps(p, first_lanes(n));
+}
+static INLINE void vf32_store_part(void *p, size_t n, vf32 v)
+{
+    _mm256_maskstore_ps(p, first_lanes(n), v);
+}
 static INLINE vf32 vf32_set1(float v)
 {
     return _mm256_set1_ps(v);
@@ -51,17 +64,37 @@ static INLINE vf32 vf32_sub(vf32 a, vf32 b)
 {
     return _mm256_sub_ps(a, b);
 }
+static INLINE vf32 vf32_div(vf32 a, vf32 b)
+{
+    return _mm256_div_ps(a, b);
+}
+static INLINE vf32 vf32_sqrt(vf32 a)
+{
+    return _mm256_sqrt_ps(a);
+}
 static INLINE vf32 vf32_fma(vf32 a, vf32 b, vf32 c)
 {
     return _mm256_fmadd_ps(a, b, c);
 }
-static INLINE vf32 vf32_min(vf32 a, vf32 b)
+static INLINE vf32 vf32_min(vf32 a, vf32 b) /* b where either is NaN; so vf32_max */
 {
     return _mm256_min_ps(a, b);
 }
 static INLINE vf32 vf32_max(vf32 a, vf32 b)
 {
     return _mm256_max_ps(a, b);
+}
+static INLINE vmask vf32_above(vf32 a, vf32 b) /* false where either is NaN */
+{
+    return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GT_OQ));
+}
+static INLINE vf32 vf32_select(vmask m, vf32 yes, vf32 no)
+{
+    return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(m));
+}
+static INLINE bool vmask_all(vmask m)
+{
+    return _mm256_movemask_ps(_mm256_castsi256_ps(m)) == 0xff;
 }
 static INLINE vu32 vf32_bits(vf32 v)
 {

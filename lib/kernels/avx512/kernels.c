@@ -8,10 +8,11 @@
 
 #include "../codes_body.h"
 #include "../elementwise_body.h"
+#include "../math_body.h"
 
 #define PAIRS 0
 #include "tile.h"
 #include "../gemm_body.h"
 
 const struct oct_kernels oct_kernels_avx512 = {
-    .name = "avx512", ELEMENTWISE_TABLE, .gemm = &gemm_kernels};
+    .name = "avx512", ELEMENTWISE_TABLE, .gemm = &gemm_kernels, .math = &math_table};

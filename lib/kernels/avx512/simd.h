@@ -31,6 +31,15 @@ static INLINE void vf32_store(void *p, vf32 v)
 {
     _mm512_storeu_ps(p, v);
 }
+/* The first n lanes, 0 < n <= VL; the others are 0 or stay. */
+static INLINE vf32 vf32_load_part(const void *p, size_t n)
+{
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+}
+static INLINE void vf32_store_part(void *p, size_t n, vf32 v)
+{
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v);
+}
 static INLINE vf32 vf32_set1(float v)
 {
     return _mm512_set1_ps(v);
@@ -51,17 +60,37 @@ static INLINE vf32 vf32_sub(vf32 a, vf32 b)
 {
     return _mm512_sub_ps(a, b);
 }
+static INLINE vf32 vf32_div(vf32 a, vf32 b)
+{
+    return _mm512_div_ps(a, b);
+}
+static INLINE vf32 vf32_sqrt(vf32 a)
+{
+    return _mm512_sqrt_ps(a);
+}
 static INLINE vf32 vf32_fma(vf32 a, vf32 b, vf32 c)
 {
     return _mm512_fmadd_ps(a, b, c);
 }
-static INLINE vf32 vf32_min(vf32 a, vf32 b)
+static INLINE vf32 vf32_min(vf32 a, vf32 b) /* b where either is NaN; so vf32_max */
 {
     return _mm512_min_ps(a, b);
 }
 static INLINE vf32 vf32_max(vf32 a, vf32 b)
 {
     return _mm512_max_ps(a, b);
+}
+static INLINE vmask vf32_above(vf32 a, vf32 b) /* false where either is NaN */
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+}
+static INLINE vf32 vf32_select(vmask m, vf32 yes, vf32 no)
+{
+    return _mm512_mask_blend_ps(m, no, yes);
+}
+static INLINE bool vmask_all(vmask m)
+{
+    return m == 0xffff;
 }
 static INLINE vu32 vf32_bits(vf32 v)
 {

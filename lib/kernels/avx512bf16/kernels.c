@@ -8,6 +8,7 @@
 
 #include "../codes_body.h"
 #include "../elementwise_body.h"
+#include "../math_body.h"
 #include "pairs.h"
 
 #define PAIRS 1
@@ -15,4 +16,4 @@
 #include "../gemm_body.h"
 
 const struct oct_kernels oct_kernels_avx512bf16 = {
-    .name = "avx512bf16", ELEMENTWISE_TABLE, .gemm = &gemm_kernels};
+    .name = "avx512bf16", ELEMENTWISE_TABLE, .gemm = &gemm_kernels, .math = &math_table};

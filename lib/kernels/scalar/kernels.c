@@ -5,6 +5,7 @@
 #include "kernels/list.h"
 
 #include "../elementwise_body.h"
+#include "../math_body.h"
 
 #define MR 4
 #define NV 4
@@ -15,4 +16,4 @@
 #include "../gemm_body.h"
 
 const struct oct_kernels oct_kernels_scalar = {
-    .name = "scalar", ELEMENTWISE_TABLE, .gemm = &gemm_kernels};
+    .name = "scalar", ELEMENTWISE_TABLE, .gemm = &gemm_kernels, .math = &math_table};

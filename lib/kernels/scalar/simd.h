@@ -33,6 +33,17 @@ static inline void vf32_store(void *p, vf32 v)
 {
     vu32_store(p, oct_f32_bits(v));
 }
+/* The first n lanes, 0 < n <= VL; the others are 0 or stay. */
+static inline vf32 vf32_load_part(const void *p, size_t n)
+{
+    (void)n;
+    return vf32_load(p);
+}
+static inline void vf32_store_part(void *p, size_t n, vf32 v)
+{
+    (void)n;
+    vf32_store(p, v);
+}
 static inline vf32 vf32_set1(float v)
 {
     return v;
@@ -48,6 +59,38 @@ static inline vf32 vf32_mul(vf32 a, vf32 b)
 static inline vf32 vf32_add(vf32 a, vf32 b)
 {
     return a + b;
+}
+static inline vf32 vf32_sub(vf32 a, vf32 b)
+{
+    return a - b;
+}
+static inline vf32 vf32_div(vf32 a, vf32 b)
+{
+    return a / b;
+}
+static inline vf32 vf32_sqrt(vf32 a)
+{
+    return sqrtf(a);
+}
+static inline vf32 vf32_min(vf32 a, vf32 b) /* b where either is NaN; so vf32_max */
+{
+    return a < b ? a : b;
+}
+static inline vf32 vf32_max(vf32 a, vf32 b)
+{
+    return a > b ? a : b;
+}
+static inline vmask vf32_above(vf32 a, vf32 b) /* false where either is NaN */
+{
+    return a > b;
+}
+static inline vf32 vf32_select(vmask m, vf32 yes, vf32 no)
+{
+    return m ? yes : no;
+}
+static inline bool vmask_all(vmask m)
+{
+    return m;
 }
 static inline vf32 vf32_fma(vf32 a, vf32 b, vf32 c)
 {
