@@ -38,6 +38,7 @@ struct oct_execution {
 /* Figures of an op, for NUMERICS. */
 struct oct_figures {
     struct octet_operand_stats lhs, rhs, cotangent;
+    bool has_cotangent;
     char digest[33]; /* of the output */
 };
 

@@ -21,6 +21,7 @@ struct oct_program_options {
     bool backward;
     bool recompute;   /* keep only each layer's input; its other activations are computed again */
     bool drop_losses; /* forward for outputs alone: no losses (the head still runs) */
+    bool prepares; /* weights that a rule quantizes are held as codes (forward only) */
     int threads;      /* that will run it: some ops' working memory grows with them */
 };
 
@@ -39,6 +40,8 @@ struct oct_program_memory {
     uint64_t scratch_bytes; /* an upper bound of the largest step's */
 };
 struct oct_program_memory oct_program_memory(const oct_program *program);
+/* Both, and room for alignment: what oct_run.block must have. */
+uint64_t oct_program_block_bytes(const oct_program *program);
 
 /* Weights held quantized (sessions that only infer): one for each step whose second operand is made
  * of parameters alone and is quantized by its rule. */
@@ -50,7 +53,7 @@ struct oct_run {
     octet_parameters *gradients;  /* F32; what backward finds is added to it. NULL: forward only */
     const oct_prepared *prepared; /* or NULL */
     const struct octet_batch *batch; /* complete */
-    void *block; /* [block_bytes], 64-aligned, written; NULL: the run maps its own */
+    void *block; /* [oct_program_block_bytes], written; NULL: the run takes it from the arena */
     enum oct_reduction reduction;
     double denominator;
     int64_t step;

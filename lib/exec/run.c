@@ -1,0 +1,248 @@
+/* Running a program: step after step on one block of memory. */
+#include <string.h>
+#include <time.h>
+
+#include "base/float_env.h"
+#include "base/pool.h"
+#include "exec/add.h"
+#include "exec/batch.h"
+#include "exec/harvest.h"
+#include "exec/parameters_private.h"
+#include "exec/program_private.h"
+#include "exec/prepared_private.h"
+#include "exec/run_private.h"
+
+enum { SCRATCH_SLACK_BYTES = 1 << 20 };
+
+static struct octet_array array_of(const struct oct_execute *x, uint32_t slot)
+{
+    struct octet_array array = {.data = NULL};
+
+    if (!slot)
+        return array;
+    const struct oct_slot *s = &x->program->slots[slot];
+    array = s->view;
+    if (s->place == OCT_PLACE_INPUT)
+        array.data = x->inputs[s->index].data;
+    else if (s->place == OCT_PLACE_PARAMETER)
+        array.data = oct_parameters_slice(x->run->parameters, s->index, s->layer).data;
+    else
+        array.data = x->block + x->program->slots[s->owner].offset;
+    return array;
+}
+
+/* ---- one step ---- */
+
+static void fill_call(struct oct_execute *x, const struct oct_step *step, struct oct_op_call *call)
+{
+    bool vjp = step->kind == OCT_STEP_VJP;
+
+    *call = (struct oct_op_call){.execution = &x->execution,
+                                 .node = step->node,
+                                 .rule = step->rule,
+                                 .scratch = x->scratch};
+    for (int i = 0; i < step->input_count; i++) {
+        call->in[i] = array_of(x, step->prepared && i == 1 ? 0 : step->in[i]);
+        if (step->prepared && i == 1) {
+            call->in[i] = x->program->slots[step->in[i]].view;
+            call->prepared = oct_prepared_get(x->run->prepared, step->prepared - 1);
+        }
+        if (vjp && !(step->reads >> i & 1))
+            call->in[i].data = NULL; /* may be gone */
+    }
+    for (int i = 0; i < step->output_count; i++) {
+        call->out[i] = array_of(x, step->out[i]);
+        if (vjp && !(step->reads & OUT))
+            call->out[i].data = NULL;
+    }
+    if (step->saved) {
+        call->saved = x->block + x->program->slots[step->saved].offset;
+        call->saved_bytes = x->program->slots[step->saved].bytes;
+    }
+}
+
+static enum octet_status run_forward(struct oct_execute *x, const struct oct_step *step,
+                                     struct octet_error *err)
+{
+    struct oct_attention_call attention = {.product_dtype = (enum octet_dtype)step->product_dtype,
+                                           .scores_dtype = (enum octet_dtype)step->scores_dtype};
+    struct oct_op_call *call = &attention.call;
+    enum octet_status status;
+
+    fill_call(x, step, call);
+    oct_harvest_before(x, step, call);
+    status = step->is_attention ? oct_attention_forward(&attention, err)
+                                : oct_op_codes[step->node->op].forward(call, err);
+    return status == OCTET_OK && !step->is_again ? oct_harvest_after(x, step, call, err) : status;
+}
+
+/* A parameter's gradient goes straight to the set where nothing is there yet. */
+static enum octet_status choose_target(struct oct_execute *x, const struct oct_step *step, int i,
+                                       struct octet_array *out, struct octet_array *sum,
+                                       struct octet_error *err)
+{
+    const struct oct_slot *owner = &x->program->slots[step->sum[i]];
+
+    *sum = (struct octet_array){.data = NULL};
+    if (!step->sum[i] || owner->place != OCT_PLACE_PARAMETER) {
+        *out = array_of(x, step->gradient[i]);
+        *sum = array_of(x, step->sum[i]);
+        return OCTET_OK;
+    }
+    *out = x->program->slots[step->in[i]].view;
+    out->dtype = OCTET_DTYPE_F32;
+    out->data = oct_parameters_slice(x->run->gradients, owner->index, owner->layer).data;
+    if (step->is_first[i] && x->run->gradients_are_zero)
+        return OCTET_OK;
+    *sum = *out;
+    out->data = octet_arena_alloc_unset(x->scratch, (size_t)octet_array_bytes(out));
+    return out->data ? OCTET_OK : octet_arena_exhausted(x->scratch, err);
+}
+
+static enum octet_status run_vjp(struct oct_execute *x, const struct oct_step *step,
+                                 struct octet_error *err)
+{
+    struct oct_attention_call attention = {.product_dtype = (enum octet_dtype)step->product_dtype,
+                                           .scores_dtype = (enum octet_dtype)step->scores_dtype};
+    struct oct_op_call *call = &attention.call;
+    struct octet_array cotangent[2], gradient[OCTET_NODE_INPUTS_MAX], sum[OCTET_NODE_INPUTS_MAX];
+    enum octet_status status = OCTET_OK;
+
+    fill_call(x, step, call);
+    oct_harvest_before(x, step, call);
+    for (int i = 0; i < 2; i++) {
+        cotangent[i] = array_of(x, step->cotangent[i]);
+        if (step->cotangent[i]) { /* in the shape that the op knows */
+            void *data = cotangent[i].data;
+            cotangent[i] = x->program->slots[step->out[i]].view;
+            cotangent[i].data = data;
+        }
+    }
+    for (int i = 0; i < step->input_count && status == OCTET_OK; i++)
+        status = choose_target(x, step, i, &gradient[i], &sum[i], err);
+    if (status != OCTET_OK)
+        return status;
+    status = step->is_attention ? oct_attention_vjp(&attention, cotangent, gradient, err)
+                                : oct_op_codes[step->node->op].vjp(call, cotangent, gradient, err);
+    for (int i = 0; i < step->input_count && status == OCTET_OK; i++)
+        if (sum[i].data)
+            status = oct_add_in_place(x->run->compute, &gradient[i], &sum[i], err);
+    return status == OCTET_OK ? oct_harvest_after(x, step, call, err) : status;
+}
+
+static enum octet_status run_step(struct oct_execute *x, const struct oct_step *step,
+                                  struct octet_error *err)
+{
+    if (step->kind == OCT_STEP_FORWARD)
+        return run_forward(x, step, err);
+    if (step->kind == OCT_STEP_VJP)
+        return run_vjp(x, step, err);
+    *(float *)array_of(x, step->out[0]).data = 1;
+    return OCTET_OK;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static enum octet_status run_steps(struct oct_execute *x, struct octet_error *err)
+{
+    enum octet_status status = OCTET_OK;
+
+    for (uint32_t i = 0; i < x->program->step_count && status == OCTET_OK; i++) {
+        const struct oct_step *step = &x->program->steps[i];
+        double begin = x->run->times ? seconds() : 0;
+        status = octet_cancel_check(x->run->compute->cancel, err);
+        if (status == OCTET_OK)
+            status = run_step(x, step, err);
+        if (x->run->times)
+            oct_harvest_time(x, step, seconds() - begin);
+        octet_arena_reset(x->scratch);
+    }
+    return status;
+}
+
+/* ---- a run ---- */
+
+static enum octet_status read_batch(struct oct_execute *x, struct octet_error *err)
+{
+    const struct octet_batch *batch = x->run->batch;
+    octet_arena *arena = x->run->compute->arena;
+    struct octet_array *weights = &x->inputs[OCT_INPUT_TARGET_WEIGHTS];
+
+    x->inputs[OCT_INPUT_TOKENS] = batch->tokens;
+    x->inputs[OCT_INPUT_TARGETS] = batch->targets;
+    x->inputs[OCT_INPUT_POSITIONS] = batch->positions;
+    x->inputs[OCT_INPUT_SEGMENT_IDS] = batch->segment_ids;
+    enum octet_status status =
+        octet_array_create(arena, OCTET_DTYPE_F32, 2, batch->tokens.dim, weights, err);
+    if (status == OCTET_OK)
+        oct_batch_target_weights(batch, weights->data);
+    return status;
+}
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + OCT_SLOT_ALIGNMENT - 1) / OCT_SLOT_ALIGNMENT * OCT_SLOT_ALIGNMENT;
+}
+
+uint64_t oct_program_block_bytes(const oct_program *program)
+{
+    return aligned(program->memory.block_bytes) + aligned(program->memory.scratch_bytes) +
+           SCRATCH_SLACK_BYTES + OCT_SLOT_ALIGNMENT;
+}
+
+/* The block: values, then scratch. */
+static enum octet_status take_block(struct oct_execute *x, struct octet_error *err)
+{
+    uint64_t bytes = oct_program_block_bytes(x->program);
+    uint64_t values = aligned(x->program->memory.block_bytes);
+    unsigned char *block = x->run->block;
+
+    if (!block)
+        block = octet_arena_alloc_unset(x->run->compute->arena, bytes);
+    if (!block)
+        return octet_arena_exhausted(x->run->compute->arena, err);
+    x->block = block + (-(uintptr_t)block & (OCT_SLOT_ALIGNMENT - 1));
+    x->scratch = octet_arena_create_over(
+        x->block + values, bytes - values - (size_t)(x->block - block), (size_t)1 << 40);
+    return x->scratch ? OCTET_OK
+                      : octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
+}
+
+enum octet_status oct_program_run(const oct_program *program, const struct oct_run *run,
+                                  struct oct_run_result *result, struct octet_error *err)
+{
+    struct oct_execute x = {
+        .program = program,
+        .run = run,
+        .result = result,
+        .execution = {.compute = run->compute,
+                      .graph = program->graph,
+                      .numerics = run->numerics,
+                      .step = run->step,
+                      .reduction = run->reduction,
+                      .denominator = run->denominator,
+                      .accumulation = run->accumulation},
+    };
+    struct oct_float_env env = oct_float_env_enter();
+    enum octet_status status;
+
+    *result = (struct oct_run_result){.total = 0};
+    status = read_batch(&x, err);
+    if (status == OCTET_OK)
+        status = take_block(&x, err);
+    if (status == OCTET_OK)
+        status = oct_harvest_begin(&x, err);
+    if (status == OCTET_OK)
+        status = run_steps(&x, err);
+    if (status == OCTET_OK)
+        oct_harvest_end(&x);
+    octet_arena_destroy(x.scratch);
+    oct_float_env_leave(env);
+    return status;
+}
