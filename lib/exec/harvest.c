@@ -90,8 +90,8 @@ static enum octet_status copy_out(struct oct_execute *x, const struct octet_arra
     if (dtype == from->dtype)
         memcpy(out->data, from->data, bytes);
     else
-        x->run->compute->workers->kernels->decode(
-            from->dtype, (size_t)octet_array_elements(from), from->data, out->data);
+        x->run->compute->workers->kernels->decode(from->dtype, (size_t)octet_array_elements(from),
+                                                  from->data, out->data);
     return OCTET_OK;
 }
 

@@ -5,7 +5,8 @@
 #include "exec/run_private.h"
 
 /* Makes the result's arrays in the compute's arena. */
-enum octet_status oct_harvest_begin(struct oct_execute *x, struct octet_error *err) OCTET_MUST_CHECK;
+enum octet_status oct_harvest_begin(struct oct_execute *x,
+                                    struct octet_error *err) OCTET_MUST_CHECK;
 /* Asks a step for what is wanted of it; takes it. */
 void oct_harvest_before(struct oct_execute *x, const struct oct_step *step,
                         struct oct_op_call *call);

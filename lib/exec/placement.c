@@ -84,8 +84,8 @@ static uint64_t saved_bytes(const oct_program *program, const struct oct_step *s
     return code->saved_bytes ? code->saved_bytes(program->graph, step->node, step->rule) : 0;
 }
 
-/* The forward step that made what a VJP reads: the last before it with the same outputs. Saved bytes
- * of forward and VJP are one slot. by_output: [slot_count], step + 1 that made the slot. */
+/* The forward step that made what a VJP reads: the last before it with the same outputs. Saved
+ * bytes of forward and VJP are one slot. by_output: [slot_count], step + 1 that made the slot. */
 static enum octet_status add_saved(oct_program *program, struct octet_error *err)
 {
     uint32_t *by_output = OCTET_NEW_ARRAY(program->arena, program->slot_count, uint32_t);
@@ -128,7 +128,8 @@ static uint64_t place(struct placement *p, uint64_t bytes)
     size_t best = SIZE_MAX;
 
     for (size_t i = 0; i < p->gap_count; i++)
-        if (p->gaps[i].bytes >= bytes && (best == SIZE_MAX || p->gaps[i].bytes < p->gaps[best].bytes))
+        if (p->gaps[i].bytes >= bytes &&
+            (best == SIZE_MAX || p->gaps[i].bytes < p->gaps[best].bytes))
             best = i;
     if (best == SIZE_MAX) {
         struct gap *last = p->gap_count ? &p->gaps[p->gap_count - 1] : NULL;

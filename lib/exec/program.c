@@ -82,7 +82,8 @@ static void measure_scratch(oct_program *program)
         step->scratch_bytes = scratch_of(program, step);
         for (int j = 0; j < step->input_count; j++) /* a parameter's gradient before it is added */
             if (step->sum[j] && program->slots[step->sum[j]].place == OCT_PLACE_PARAMETER) {
-                uint64_t elements = (uint64_t)octet_array_elements(&program->slots[step->in[j]].view);
+                uint64_t elements =
+                    (uint64_t)octet_array_elements(&program->slots[step->in[j]].view);
                 step->scratch_bytes += sizeof(float) * elements + OCT_SLOT_ALIGNMENT;
             }
         if (step->scratch_bytes > program->memory.scratch_bytes)

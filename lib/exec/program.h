@@ -21,7 +21,7 @@ struct oct_program_options {
     bool backward;
     bool recompute;   /* keep only each layer's input; its other activations are computed again */
     bool drop_losses; /* forward for outputs alone: no losses (the head still runs) */
-    bool prepares; /* weights that a rule quantizes are held as codes (forward only) */
+    bool prepares;    /* weights that a rule quantizes are held as codes (forward only) */
     int threads;      /* that will run it: some ops' working memory grows with them */
 };
 

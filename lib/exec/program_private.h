@@ -48,7 +48,8 @@ struct oct_step {
     uint32_t in[OCTET_NODE_INPUTS_MAX], out[2], saved;
     uint32_t cotangent[2];
     /* gradient[i] is written; then, where sum[i] is set, added to it (a slot of the block, or the
-     * parameter's own slot). is_first[i]: nothing was added to that parameter in this run before. */
+     * parameter's own slot). is_first[i]: nothing was added to that parameter in this run before.
+     */
     uint32_t gradient[OCTET_NODE_INPUTS_MAX], sum[OCTET_NODE_INPUTS_MAX];
     bool is_first[OCTET_NODE_INPUTS_MAX];
     uint32_t prepared; /* weights held quantized: index + 1 */

@@ -9,7 +9,7 @@
 #include "exec/harvest.h"
 #include "exec/parameters_private.h"
 #include "exec/program_private.h"
-#include "exec/prepared_private.h"
+#include "exec/prepared.h"
 #include "exec/run_private.h"
 
 enum { SCRATCH_SLACK_BYTES = 1 << 20 };
@@ -37,15 +37,13 @@ static void fill_call(struct oct_execute *x, const struct oct_step *step, struct
 {
     bool vjp = step->kind == OCT_STEP_VJP;
 
-    *call = (struct oct_op_call){.execution = &x->execution,
-                                 .node = step->node,
-                                 .rule = step->rule,
-                                 .scratch = x->scratch};
+    *call = (struct oct_op_call){
+        .execution = &x->execution, .node = step->node, .rule = step->rule, .scratch = x->scratch};
     for (int i = 0; i < step->input_count; i++) {
         call->in[i] = array_of(x, step->prepared && i == 1 ? 0 : step->in[i]);
         if (step->prepared && i == 1) {
             call->in[i] = x->program->slots[step->in[i]].view;
-            call->prepared = oct_prepared_get(x->run->prepared, step->prepared - 1);
+            call->prepared = &oct_prepared_piece(x->run->prepared, step->prepared - 1)->weight;
         }
         if (vjp && !(step->reads >> i & 1))
             call->in[i].data = NULL; /* may be gone */
@@ -210,8 +208,7 @@ static enum octet_status take_block(struct oct_execute *x, struct octet_error *e
     x->block = block + (-(uintptr_t)block & (OCT_SLOT_ALIGNMENT - 1));
     x->scratch = octet_arena_create_over(
         x->block + values, bytes - values - (size_t)(x->block - block), (size_t)1 << 40);
-    return x->scratch ? OCTET_OK
-                      : octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
+    return x->scratch ? OCTET_OK : octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
 }
 
 enum octet_status oct_program_run(const oct_program *program, const struct oct_run *run,

@@ -204,8 +204,7 @@ static uint32_t slot_of(struct unroll *u, uint32_t tensor)
 
 static uint32_t value_slot(struct unroll *u, uint32_t tensor, bool flows)
 {
-    struct oct_slot slot = {.view = view_of(&u->graph->tensors[tensor]),
-                            .place = OCT_PLACE_BLOCK};
+    struct oct_slot slot = {.view = view_of(&u->graph->tensors[tensor]), .place = OCT_PLACE_BLOCK};
 
     slot.bytes = (uint64_t)octet_array_bytes(&slot.view);
     slot.flows = flows && is_float(slot.view.dtype);
@@ -267,9 +266,9 @@ static enum octet_status add_attention(struct unroll *u, uint32_t node)
     const struct oct_attention_nodes *a = &u->fusion[node];
     const struct oct_node *nodes = u->graph->nodes, *softmax = &nodes[a->softmax];
     const uint32_t *lines = u->program->plan->interception_of;
-    uint32_t inputs[OCTET_NODE_INPUTS_MAX] = {nodes[a->scores].inputs[0], nodes[a->scores].inputs[1],
-                                              nodes[a->values].inputs[1], softmax->inputs[1],
-                                              softmax->inputs[2]};
+    uint32_t inputs[OCTET_NODE_INPUTS_MAX] = {
+        nodes[a->scores].inputs[0], nodes[a->scores].inputs[1], nodes[a->values].inputs[1],
+        softmax->inputs[1], softmax->inputs[2]};
     struct oct_step step = {
         .node = softmax,
         .is_attention = true,
@@ -383,7 +382,8 @@ static enum octet_status add_segment(struct unroll *u, uint32_t index)
     if (!sums)
         return no_memory(u);
     for (u->turn = 0; u->turn < segment->repeat && status == OCTET_OK; u->turn++) {
-        u->now[segment->carry_in] = u->turn ? u->now[segment->carry_out] : slot_of(u, segment->carry);
+        u->now[segment->carry_in] =
+            u->turn ? u->now[segment->carry_out] : slot_of(u, segment->carry);
         u->segment_group =
             u->graph->module_count + 1 + index * 65536u + (uint32_t)(u->turn & 0xffff);
         for (uint32_t i = segment->first; i < segment->end && status == OCTET_OK; i++)
@@ -414,7 +414,8 @@ static enum octet_status add_nodes(struct unroll *u)
 
 /* ---- what nobody reads ---- */
 
-/* Forward alone: losses when they are not asked for, and what weights held as codes were cut from. */
+/* Forward alone: losses when they are not asked for, and what weights held as codes were cut from.
+ */
 static void drop_unread(oct_program *program, bool *is_read)
 {
     uint32_t kept = program->step_count;
@@ -444,8 +445,8 @@ static enum octet_status keep_what_is_read(struct unroll *u)
         return no_memory(u);
     if (!p->options.drop_losses)
         for (uint32_t i = 0; i < p->slot_count; i++)
-            is_read[i] = i == p->loss || i == p->main_loss || i == p->mtp_loss ||
-                         i == p->auxiliary_loss;
+            is_read[i] =
+                i == p->loss || i == p->main_loss || i == p->mtp_loss || i == p->auxiliary_loss;
     is_read[p->slots[p->hidden].owner] = true;
     drop_unread(p, is_read);
     return OCTET_OK;
