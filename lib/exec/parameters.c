@@ -31,13 +31,19 @@ static size_t elements_of(const struct oct_parameter *p)
     return p->layers * p->outer * p->inner;
 }
 
+static size_t pieces_of(const struct oct_parameter *p)
+{
+    return (elements_of(p) + OCT_PIECE_ELEMENTS - 1) / OCT_PIECE_ELEMENTS;
+}
+
 /* Bytes of the block; entries may be NULL. UINT64_MAX when that does not fit. */
 static uint64_t place_all(const octet_plan *plan, enum octet_dtype dtype,
-                          struct oct_parameter *entries, uint64_t *bytes)
+                          struct oct_parameter *entries, uint64_t *bytes, size_t *pieces)
 {
     uint64_t used = 0;
 
     *bytes = 0;
+    *pieces = 0;
     for (size_t i = 0; i < octet_plan_parameter_count(plan); i++) {
         const struct octet_tensor *tensor = octet_plan_parameter(plan, i);
         int64_t whole = octet_tensor_bytes(tensor); /* in its own type, at most 8 bytes */
@@ -45,9 +51,11 @@ static uint64_t place_all(const octet_plan *plan, enum octet_dtype dtype,
             return UINT64_MAX;
         struct oct_parameter p = lay_out(tensor, dtype);
         p.offset = used;
+        p.first_piece = *pieces;
         if (entries)
             entries[i] = p;
         *bytes += elements_of(&p) * p.element_bytes;
+        *pieces += pieces_of(&p);
         used += (elements_of(&p) * p.element_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     return used;
@@ -55,7 +63,8 @@ static uint64_t place_all(const octet_plan *plan, enum octet_dtype dtype,
 
 uint64_t oct_parameters_bytes_of(const octet_plan *plan, enum octet_dtype dtype)
 {
-    uint64_t bytes, block = place_all(plan, dtype, NULL, &bytes);
+    size_t pieces;
+    uint64_t bytes, block = place_all(plan, dtype, NULL, &bytes, &pieces);
 
     return block == UINT64_MAX
                ? block
@@ -71,7 +80,7 @@ enum octet_status octet_parameters_create(octet_plan *plan, enum octet_dtype dty
     if (p)
         p->entries = calloc(count ? count : 1, sizeof *p->entries);
     if (p && p->entries) {
-        uint64_t block = place_all(plan, dtype, p->entries, &p->bytes);
+        uint64_t block = place_all(plan, dtype, p->entries, &p->bytes, &p->pieces);
         p->count = count;
         p->block_bytes = block ? block : ALIGNMENT;
         p->block = block == UINT64_MAX ? NULL : oct_pages_map(p->block_bytes);
@@ -165,6 +174,19 @@ struct octet_array oct_parameters_slice(const octet_parameters *parameters, size
     array.data =
         parameters->block + p->offset + (size_t)layer * p->outer * p->inner * p->element_bytes;
     return array;
+}
+
+struct oct_piece oct_parameters_piece(const octet_parameters *parameters, size_t item)
+{
+    size_t low = 0, high = parameters->count;
+
+    while (high - low > 1) { /* of several that begin here all but the last are empty */
+        size_t middle = low + (high - low) / 2;
+        *(parameters->entries[middle].first_piece <= item ? &low : &high) = middle;
+    }
+    size_t begin = (item - parameters->entries[low].first_piece) * OCT_PIECE_ELEMENTS;
+    size_t left = elements_of(&parameters->entries[low]) - begin;
+    return (struct oct_piece){low, begin, left < OCT_PIECE_ELEMENTS ? left : OCT_PIECE_ELEMENTS};
 }
 
 void oct_parameters_drop(octet_parameters *parameters, size_t i)

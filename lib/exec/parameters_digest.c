@@ -12,44 +12,26 @@
 
 #include "exec/parameters_private.h"
 
-enum { PIECE_BYTES = 1 << 20 };
-
 struct hashing {
     const octet_parameters *parameters;
-    size_t *first_piece; /* [count + 1] */
-    XXH128_canonical_t *hashes;
+    XXH128_canonical_t *hashes; /* [pieces] */
 };
 
-static void hash_piece(const octet_parameters *parameters, size_t i, size_t piece,
-                       XXH128_canonical_t *out)
+static void hash_piece(const octet_parameters *parameters, size_t item, XXH128_canonical_t *out)
 {
-    const struct oct_parameter *p = &parameters->entries[i];
-    size_t bytes = oct_parameters_elements(parameters, i) * p->element_bytes;
-    size_t begin = piece * PIECE_BYTES;
-    size_t size = bytes - begin < PIECE_BYTES ? bytes - begin : PIECE_BYTES;
+    struct oct_piece piece = oct_parameters_piece(parameters, item);
+    size_t width = parameters->entries[piece.parameter].element_bytes;
+    const char *data = oct_parameters_data(parameters, piece.parameter);
 
-    XXH128_canonicalFromHash(
-        out, XXH3_128bits((const char *)oct_parameters_data(parameters, i) + begin, size));
-}
-
-static size_t pieces_of(const octet_parameters *parameters, size_t i)
-{
-    size_t bytes = oct_parameters_elements(parameters, i) * parameters->entries[i].element_bytes;
-
-    return (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
+    XXH128_canonicalFromHash(out, XXH3_128bits(data + piece.begin * width, piece.count * width));
 }
 
 static void hash_item(void *user, size_t item, size_t thread)
 {
     const struct hashing *h = user;
-    size_t low = 0, high = h->parameters->count;
 
     (void)thread;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        *(h->first_piece[middle] <= item ? &low : &high) = middle;
-    }
-    hash_piece(h->parameters, low, item - h->first_piece[low], &h->hashes[item]);
+    hash_piece(h->parameters, item, &h->hashes[item]);
 }
 
 /* "name [dims] dtype": what the bytes are of. */
@@ -73,17 +55,15 @@ static void combine(const octet_parameters *parameters, const XXH128_canonical_t
 {
     _Alignas(64) XXH3_state_t state;
     XXH128_canonical_t hash;
-    size_t piece = 0;
 
     XXH3_INITSTATE(&state);
     XXH3_128bits_reset(&state);
-    for (size_t i = 0; i < parameters->count; i++) {
+    for (size_t i = 0; i < parameters->count; i++)
         describe(&state, parameters, i);
-        for (size_t k = 0; k < pieces_of(parameters, i); k++, piece++) {
-            if (!hashes)
-                hash_piece(parameters, i, k, &hash);
-            XXH3_128bits_update(&state, hashes ? &hashes[piece] : &hash, sizeof hash);
-        }
+    for (size_t item = 0; item < parameters->pieces; item++) {
+        if (!hashes)
+            hash_piece(parameters, item, &hash);
+        XXH3_128bits_update(&state, hashes ? &hashes[item] : &hash, sizeof hash);
     }
     XXH128_canonicalFromHash(&hash, XXH3_128bits_digest(&state));
     for (size_t k = 0; k < sizeof hash.digest; k++)
@@ -93,19 +73,13 @@ static void combine(const octet_parameters *parameters, const XXH128_canonical_t
 void oct_parameters_digest(const octet_parameters *parameters, struct oct_pool *pool,
                            char digest[33])
 {
-    struct hashing h = {parameters, calloc(parameters->count + 1, sizeof *h.first_piece), NULL};
+    size_t count = parameters->pieces ? parameters->pieces : 1;
+    struct hashing h = {parameters, calloc(count, sizeof *h.hashes)};
 
-    if (h.first_piece) {
-        for (size_t i = 0; i < parameters->count; i++)
-            h.first_piece[i + 1] = h.first_piece[i] + pieces_of(parameters, i);
-        size_t count = h.first_piece[parameters->count];
-        h.hashes = calloc(count ? count : 1, sizeof *h.hashes);
-        if (h.hashes && oct_pool_run(pool, count, NULL, hash_item, &h, NULL) != OCTET_OK)
-            *digest = '\0'; /* cannot be: nothing cancels it */
-    }
+    if (h.hashes && oct_pool_run(pool, parameters->pieces, NULL, hash_item, &h, NULL) != OCTET_OK)
+        *digest = '\0'; /* cannot be: nothing cancels it */
     combine(parameters, h.hashes, digest);
     free(h.hashes);
-    free(h.first_piece);
 }
 
 void octet_parameters_digest(const octet_parameters *parameters, char digest[33])

@@ -14,6 +14,7 @@ struct oct_parameter {
     size_t element_bytes;
     size_t offset; /* in the block, 64-aligned */
     size_t layers, outer, inner;
+    size_t first_piece;
     bool dropped; /* the numbers are gone; whoever dropped them has them in another form */
 };
 
@@ -24,7 +25,17 @@ struct octet_parameters {
     char *block;
     size_t block_bytes;
     uint64_t bytes; /* of all parameters that are not dropped */
+    size_t pieces;
 };
+
+/* All parameters are cut into pieces of OCT_PIECE_ELEMENTS, the last of each into what is left:
+ * the items of a loop that threads share. Piece `item` is elements [begin, begin + count) of a
+ * parameter, in the order in which they lie. */
+enum { OCT_PIECE_ELEMENTS = 1 << 16 };
+struct oct_piece {
+    size_t parameter, begin, count;
+};
+struct oct_piece oct_parameters_piece(const octet_parameters *parameters, size_t item);
 
 /* One layer's slice, in the shape that a node sees; layer 0 of what is not stacked. */
 struct octet_array oct_parameters_slice(const octet_parameters *parameters, size_t i,

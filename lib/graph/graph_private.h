@@ -99,6 +99,7 @@ struct octet_graph {
     uint32_t parameter_count;
     int64_t batch_size, sequence_length;
     /* Tensors that users ask for; 0: the model has no such. */
+    double dense_init_scale;                      /* of the initialisers of layers with experts */
     uint32_t loss;                                /* the total */
     uint32_t main_loss, mtp_loss, auxiliary_loss; /* its terms; mtp scaled */
     uint32_t hidden;                              /* the decoder's output, before the final norm */

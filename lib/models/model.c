@@ -183,6 +183,7 @@ enum octet_status octet_graph_build(const octet_context *context, octet_arena *a
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
         if (losses[i])
             loss = loss ? oct_plus(&m.b, loss, losses[i]) : losses[i];
+    m.b.graph.dense_init_scale = oct_float(&m, dense_init_scale);
     m.b.graph.loss = loss;
     m.b.graph.hidden = hidden;
     m.b.graph.main_loss = losses[0];

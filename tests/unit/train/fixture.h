@@ -37,6 +37,7 @@ octet_plan *fixture_plan(struct fixture *f, const char *model, const char *const
         "vocab_size=64", "num_experts=4", "num_experts_per_tok=2", "mtp_num_layers=1",             \
         "max_target_length=16", "per_device_batch_size=2"
 
+TCase *initialise_tests(void);
 TCase *parameters_tests(void);
 
 #endif

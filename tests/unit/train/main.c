@@ -61,6 +61,7 @@ int main(void)
     Suite *suite = suite_create("train");
 
     suite_add_tcase(suite, parameters_tests());
+    suite_add_tcase(suite, initialise_tests());
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
