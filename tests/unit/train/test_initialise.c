@@ -1,6 +1,7 @@
 /* Initialisers: MaxText's distributions, and the same bits whoever draws. A wrong fan-in shows in
  * the standard deviation; a missing cut in the largest number. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
