@@ -133,6 +133,37 @@ START_TEST(a_childs_allocation_is_its_parents_nth)
 }
 END_TEST
 
+/* Working memory that is used again and again: nothing is malloc'ed while it fits. */
+START_TEST(an_arena_over_memory_hands_it_out_again)
+{
+    static _Alignas(64) unsigned char memory[1 << 18];
+    const unsigned char *end = memory + sizeof memory;
+    octet_arena *arena = octet_arena_create_over(memory, sizeof memory, (size_t)1 << 30);
+
+    for (int round = 0; round < 3; round++) {
+        unsigned char *outer = octet_arena_alloc(arena, 100000), *last = NULL;
+        ck_assert(outer >= memory && outer + 100000 <= end);
+        ck_assert(outer[0] == 0 && outer[99999] == 0);
+        memset(outer, 1, 100000);
+        for (int i = 0; i < 100; i++) { /* 50,000 bytes a hundred times, one after the other */
+            octet_arena *inner = octet_arena_create_within(arena);
+            unsigned char *piece = octet_arena_alloc(inner, 50000);
+            ck_assert(piece >= memory && piece + 50000 <= end && (!last || piece == last));
+            ck_assert(piece[0] == 0 && piece[49999] == 0);
+            memset(piece, 2, 50000);
+            last = piece;
+            octet_arena_destroy(inner);
+        }
+        unsigned char *elsewhere = octet_arena_alloc(arena, 2 * sizeof memory);
+        ck_assert(elsewhere && (elsewhere >= end || elsewhere < memory));
+        ck_assert_int_eq(outer[99999], 1);
+        octet_arena_reset(arena);
+        ck_assert_uint_eq(octet_arena_held(arena), 0);
+    }
+    octet_arena_destroy(arena);
+}
+END_TEST
+
 START_TEST(long_texts_are_formatted_whole)
 {
     octet_arena *arena = octet_arena_create(1 << 20);
@@ -335,6 +366,7 @@ int main(void)
     tcase_add_test(tests, unset_pieces_are_aligned_and_apart);
     tcase_add_test(tests, a_childs_blocks_count_against_its_parent);
     tcase_add_test(tests, a_childs_allocation_is_its_parents_nth);
+    tcase_add_test(tests, an_arena_over_memory_hands_it_out_again);
     tcase_add_test(tests, long_texts_are_formatted_whole);
     tcase_add_test(tests, errors_name_the_field_and_never_overrun);
     tcase_add_test(tests, status_names_are_grpcs);
