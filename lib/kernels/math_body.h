@@ -79,9 +79,20 @@ static INLINE vf32 tanh_of(vf32 x)
                        vu32_float(vu32_or(vf32_bits(large), sign)));
 }
 
+/* s = 1 / (1 + e^-x) and 1 - s = e^-x s, both without cancellation. Where e^-x overflows s is 0. */
+struct sigmoid {
+    vf32 s, rest;
+};
+
+static INLINE struct sigmoid sigmoid_pair(vf32 x)
+{
+    vf32 e = exp_of(vf32_sub(vf32_zero(), x)), s = vf32_div(C(1), vf32_add(C(1), e));
+    return (struct sigmoid){s, vf32_mul(vf32_min(C(0x1p126f), e), s)};
+}
+
 static INLINE vf32 sigmoid_of(vf32 x)
 {
-    return vf32_div(C(1), vf32_add(C(1), exp_of(vf32_sub(vf32_zero(), x))));
+    return sigmoid_pair(x).s;
 }
 
 /* jax.nn.gelu's default: x (1 + tanh u) / 2 with u = sqrt(2/pi) (x + 0.044715 x^3), and (1 + tanh
@@ -89,10 +100,10 @@ static INLINE vf32 sigmoid_of(vf32 x)
 #define GELU_LINEAR 0x1.988454p0f
 #define GELU_CUBIC 0x1.2444f2p-4f
 
-static INLINE vf32 gelu_sigmoid(vf32 x)
+static INLINE vf32 gelu_argument(vf32 x)
 {
     vf32 slope = vf32_add(C(GELU_LINEAR), vf32_mul(C(GELU_CUBIC), vf32_mul(x, x)));
-    return sigmoid_of(vf32_mul(x, slope));
+    return vf32_mul(x, slope);
 }
 
 static INLINE vf32 gate_of(enum oct_gate gate, vf32 x)
@@ -101,7 +112,7 @@ static INLINE vf32 gate_of(enum oct_gate gate, vf32 x)
     case OCT_GATE_silu:
         return vf32_mul(x, sigmoid_of(x));
     case OCT_GATE_gelu:
-        return vf32_mul(x, gelu_sigmoid(x));
+        return vf32_mul(x, sigmoid_of(gelu_argument(x)));
     case OCT_GATE_relu: /* a NaN stays */
         return vf32_select(vf32_above(vf32_zero(), x), vf32_zero(), x);
     default:
@@ -109,25 +120,26 @@ static INLINE vf32 gate_of(enum oct_gate gate, vf32 x)
     }
 }
 
-static INLINE vf32 gate_slope(enum oct_gate gate, vf32 x)
+/* y * d gate(x) / dx */
+static INLINE vf32 gate_backward(enum oct_gate gate, vf32 x, vf32 y)
 {
-    const vf32 one = C(1);
-    vf32 s;
+    struct sigmoid g;
+    vf32 slope;
 
     switch (gate) {
     case OCT_GATE_silu: /* s + x s (1 - s) */
-        s = sigmoid_of(x);
-        return vf32_add(s, vf32_mul(vf32_mul(x, s), vf32_sub(one, s)));
+        g = sigmoid_pair(x);
+        return vf32_mul(y, vf32_add(g.s, vf32_mul(vf32_mul(x, g.s), g.rest)));
     case OCT_GATE_gelu: /* s + x s (1 - s) d(2u)/dx */
-        s = gelu_sigmoid(x);
-        return vf32_add(
-            s, vf32_mul(vf32_mul(vf32_mul(x, s), vf32_sub(one, s)),
-                        vf32_add(C(GELU_LINEAR), vf32_mul(C(3 * GELU_CUBIC), vf32_mul(x, x)))));
+        g = sigmoid_pair(gelu_argument(x));
+        slope = vf32_add(C(GELU_LINEAR), vf32_mul(C(3 * GELU_CUBIC), vf32_mul(x, x)));
+        slope = vf32_mul(vf32_mul(vf32_mul(x, g.s), g.rest), slope);
+        return vf32_mul(y, vf32_add(g.s, slope));
     case OCT_GATE_relu: /* 0 at 0, as jax.nn.relu's */
-        return vf32_select(vf32_above(x, vf32_zero()), one, vf32_zero());
+        return vf32_select(vf32_above(x, vf32_zero()), y, vf32_zero());
     default:
-        s = sigmoid_of(x);
-        return vf32_mul(s, vf32_sub(one, s));
+        g = sigmoid_pair(x);
+        return vf32_mul(y, vf32_mul(g.s, g.rest));
     }
 }
 
@@ -174,7 +186,7 @@ static INLINE vf32 word_of(int word, vf32 x, vf32 y, vf32 k, vf32 out)
     default:
         if (word < WORD_slope)
             return gate_of((enum oct_gate)(word - WORD_gate), x);
-        return vf32_mul(y, gate_slope((enum oct_gate)(word - WORD_slope), x));
+        return gate_backward((enum oct_gate)(word - WORD_slope), x, y);
     }
 }
 
