@@ -1,5 +1,8 @@
 /* The table of ops that run: one row for each of graph/ops.h. An op without a forward function can
  * be traced, and a session of a model that has it is refused by its name. */
+#include "exec/elementwise.h"
+#include "exec/embed.h"
+#include "exec/layout.h"
 #include "exec/op.h"
 
 /* ---- attention.c ---- */
@@ -59,49 +62,49 @@
 /* ---- elementwise.c ---- */
 #define code_add                                                                                   \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_add_forward, .vjp = oct_add_vjp                                             \
     }
 #define code_multiply                                                                              \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_multiply_forward, .vjp = oct_multiply_vjp                                   \
     }
 #define code_scale                                                                                 \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_scale_forward, .vjp = oct_scale_vjp                                         \
     }
 #define code_cast                                                                                  \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_cast_forward, .vjp = oct_cast_vjp                                           \
     }
 #define code_stop_gradient                                                                         \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_stop_gradient_forward                                                       \
     }
 
 /* ---- layout.c ---- */
 #define code_slice                                                                                 \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_slice_forward, .vjp = oct_slice_vjp                                         \
     }
 #define code_concat                                                                                \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_concat_forward, .vjp = oct_concat_vjp                                       \
     }
 #define code_reshape                                                                               \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_reshape_forward, .vjp = oct_reshape_vjp                                     \
     }
 #define code_transpose                                                                             \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_transpose_forward, .vjp = oct_transpose_vjp                                 \
     }
 #define code_broadcast                                                                             \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_broadcast_forward, .vjp = oct_broadcast_vjp                                 \
     }
 #define code_one_hot                                                                               \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_one_hot_forward                                                             \
     }
 
 /* ---- moe.c ---- */
@@ -137,7 +140,8 @@
 /* ---- embed.c ---- */
 #define code_embed                                                                                 \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_embed_forward, .vjp = oct_embed_vjp,                                        \
+        .scratch_bytes = oct_embed_scratch_bytes                                                   \
     }
 
 /* ---- loss.c ---- */
