@@ -147,6 +147,9 @@ struct octet_optimizer {
     const char *const *adamw_mask; /* name patterns without decay (regular expressions, searched) */
     size_t adamw_mask_count;
     double routed_bias_update_rate;
+    const char *lr_schedule_type; /* "cosine" (NULL too), "wsd" */
+    double wsd_decay_steps_fraction;
+    const char *wsd_decay_style; /* "linear" (NULL too), "cosine" */
 };
 /* The config's values. */
 OCTET_API void octet_session_optimizer(const octet_session *session, struct octet_optimizer *out);

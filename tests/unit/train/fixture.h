@@ -38,6 +38,7 @@ octet_plan *fixture_plan(struct fixture *f, const char *model, const char *const
         "max_target_length=16", "per_device_batch_size=2"
 
 TCase *initialise_tests(void);
+TCase *optimizer_tests(void);
 TCase *parameters_tests(void);
 
 #endif

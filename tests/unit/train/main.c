@@ -62,6 +62,7 @@ int main(void)
 
     suite_add_tcase(suite, parameters_tests());
     suite_add_tcase(suite, initialise_tests());
+    suite_add_tcase(suite, optimizer_tests());
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
