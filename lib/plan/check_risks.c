@@ -226,6 +226,29 @@ static void check_quantization(struct oct_findings *f)
                  oct_config_text(f->config, OCT_KEY_quantization));
 }
 
+static void trace_only(struct oct_findings *f, const char *key, const char *remedy,
+                       const char *what)
+{
+    oct_find(f, OCTET_NOTE, "trace-only", key, remedy,
+             "%s can be traced and not run: a session of this model is refused", what);
+}
+
+/* Ops that the graph knows and lib/exec does not run; a session names the op when it refuses. */
+static void check_trace_only(struct oct_findings *f)
+{
+    int64_t length = octet_plan_totals(f->plan)->sequence_length;
+
+    if (oct_find_bool(f, use_indexer) && length > oct_find_int(f, indexer_topk))
+        trace_only(f, "use_indexer",
+                   "set max_target_length to indexer_topk or less, where every key is seen",
+                   "sparse attention by DeepSeek 3.2's indexer");
+    if (oct_find_bool(f, moba))
+        trace_only(f, "moba", "set moba=false", "mixture of block attention");
+    if (oct_find_int(f, mhc_expansion_rate) > 1)
+        trace_only(f, "mhc_expansion_rate", "set mhc_expansion_rate=1",
+                   "a model with hyper-connections");
+}
+
 static void check_size(struct oct_findings *f)
 {
     const struct octet_plan_totals *t = octet_plan_totals(f->plan);
@@ -244,6 +267,7 @@ void oct_check_risks(struct oct_findings *f)
     if (!f->plan)
         return;
     check_size(f);
+    check_trace_only(f);
     check_quantization(f);
     check_sensitive(f);
     check_defaults(f);

@@ -342,6 +342,29 @@ START_TEST(what_cannot_be_traced_is_a_finding)
 }
 END_TEST
 
+START_TEST(what_is_traced_and_not_run_is_told)
+{
+    static const struct {
+        const char *model, *setting, *subject; /* subject NULL: it runs */
+    } cases[] = {{"deepseek3.2-671b", "indexer_topk=127", "use_indexer"},
+                 {"deepseek3.2-671b", "indexer_topk=128", NULL},
+                 {"llama2-7b", "moba=true", "moba"},
+                 {"deepseek3-tiny", "mhc_expansion_rate=4", "mhc_expansion_rate"},
+                 {"deepseek3-tiny", "mhc_expansion_rate=1", NULL}};
+    struct fixture f;
+
+    fixture_begin(&f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct found found = check_with(&f, cases[i].model, SETTINGS(cases[i].setting), NULL);
+        const struct octet_finding *told = finding(found, "trace-only");
+        ck_assert_msg(!told == !cases[i].subject, "%s", cases[i].setting);
+        if (told)
+            ck_assert_str_eq(told->subject, cases[i].subject);
+    }
+    fixture_end(&f);
+}
+END_TEST
+
 TCase *check_tests(void)
 {
     TCase *tests = tcase_create("check");
@@ -359,5 +382,6 @@ TCase *check_tests(void)
     tcase_add_test(tests, sizes_that_make_no_model_name_their_key);
     tcase_add_test(tests, sums_that_do_not_fit_are_told);
     tcase_add_test(tests, what_cannot_be_traced_is_a_finding);
+    tcase_add_test(tests, what_is_traced_and_not_run_is_told);
     return tests;
 }
