@@ -3,6 +3,8 @@
 #include "exec/elementwise.h"
 #include "exec/embed.h"
 #include "exec/layout.h"
+#include "exec/moe.h"
+#include "exec/loss.h"
 #include "exec/op.h"
 
 /* ---- attention.c ---- */
@@ -110,31 +112,37 @@
 /* ---- moe.c ---- */
 #define code_top_k                                                                                 \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_top_k_forward, .vjp = oct_top_k_vjp, .saved_bytes = oct_top_k_saved_bytes,  \
+        .reads = oct_top_k_reads                                                                   \
     }
 #define code_dispatch                                                                              \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_dispatch_forward, .vjp = oct_dispatch_vjp,                                  \
+        .scratch_bytes = oct_dispatch_scratch_bytes                                                \
     }
 #define code_undispatch                                                                            \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_undispatch_forward, .vjp = oct_undispatch_vjp,                              \
+        .scratch_bytes = oct_dispatch_scratch_bytes                                                \
     }
 #define code_expert_bias                                                                           \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_expert_bias_forward, .vjp = oct_expert_bias_vjp,                            \
+        .scratch_bytes = oct_dispatch_scratch_bytes                                                \
     }
 #define code_expert_weights                                                                        \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_expert_weights_forward, .vjp = oct_expert_weights_vjp                       \
     }
 #define code_capacity_masks                                                                        \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_capacity_masks_forward, .vjp = oct_capacity_masks_vjp,                      \
+        .scratch_bytes = oct_capacity_masks_scratch_bytes                                          \
     }
 #define code_load_balance_loss                                                                     \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_load_balance_loss_forward, .vjp = oct_load_balance_loss_vjp,                \
+        .scratch_bytes = oct_load_balance_loss_scratch_bytes                                       \
     }
 
 /* ---- embed.c ---- */
@@ -147,15 +155,17 @@
 /* ---- loss.c ---- */
 #define code_shift_left                                                                            \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_shift_left_forward                                                          \
     }
 #define code_cross_entropy                                                                         \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_cross_entropy_forward, .vjp = oct_cross_entropy_vjp,                        \
+        .saved_bytes = oct_cross_entropy_saved_bytes,                                              \
+        .scratch_bytes = oct_cross_entropy_scratch_bytes                                           \
     }
 #define code_loss_ratio                                                                            \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_loss_ratio_forward, .vjp = oct_loss_ratio_vjp                               \
     }
 
 /* ---- DeepSeek 3.2's indexer, block attention, hyper-connections: traced only ---- */
