@@ -246,8 +246,10 @@ size_t oct_cross_entropy_scratch_bytes(const octet_graph *graph, const struct oc
 static float denominator_of(const struct oct_op_call *call)
 {
     const struct oct_execution *execution = call->execution;
+    const bool is_main = call->node->outputs[0] == execution->graph->main_loss;
 
-    if (execution->reduction == OCT_REDUCE_SUM)
+    if (execution->reduction == OCT_REDUCE_SUM ||
+        (execution->reduction == OCT_REDUCE_MAIN_SUM && is_main))
         return (float)execution->denominator;
     return *(const float *)call->in[1].data + call->node->attributes.factor;
 }

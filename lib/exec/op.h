@@ -20,8 +20,9 @@
 #include "octet/quant.h"
 
 enum oct_reduction {
-    OCT_REDUCE_MEAN, /* loss sum / (weight sum + epsilon) */
-    OCT_REDUCE_SUM   /* loss sum / denominator */
+    OCT_REDUCE_MEAN,    /* loss sum / (weight sum + epsilon) */
+    OCT_REDUCE_SUM,     /* loss sum / denominator */
+    OCT_REDUCE_MAIN_SUM /* the main loss as SUM, MTP's as MEAN: MaxText's gradient accumulation */
 };
 
 /* What all ops of one run share. */
