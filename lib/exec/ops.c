@@ -1,11 +1,14 @@
 /* The table of ops that run: one row for each of graph/ops.h. An op without a forward function can
  * be traced, and a session of a model that has it is refused by its name. */
+#include "exec/activation.h"
 #include "exec/elementwise.h"
 #include "exec/embed.h"
 #include "exec/layout.h"
 #include "exec/moe.h"
 #include "exec/loss.h"
+#include "exec/norm.h"
 #include "exec/op.h"
+#include "exec/rope.h"
 
 /* ---- attention.c ---- */
 #define code_attention_softmax                                                                     \
@@ -20,31 +23,32 @@
 /* ---- rope.c ---- */
 #define code_rope                                                                                  \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_rope_forward, .vjp = oct_rope_vjp, .scratch_bytes = oct_rope_scratch_bytes  \
     }
 #define code_sinusoid                                                                              \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_sinusoid_forward, .scratch_bytes = oct_sinusoid_scratch_bytes               \
     }
 
 /* ---- norm.c ---- */
 #define code_rms_norm                                                                              \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_norm_forward, .vjp = oct_norm_vjp, .scratch_bytes = oct_norm_scratch_bytes  \
     }
 #define code_layer_norm                                                                            \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_norm_forward, .vjp = oct_norm_vjp, .scratch_bytes = oct_norm_scratch_bytes  \
     }
 
 /* ---- activation.c ---- */
 #define code_activation                                                                            \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_activation_forward, .vjp = oct_activation_vjp,                              \
+        .scratch_bytes = oct_activation_scratch_bytes                                              \
     }
 #define code_soft_cap                                                                              \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_soft_cap_forward, .vjp = oct_soft_cap_vjp                                   \
     }
 
 /* ---- dense.c ---- */

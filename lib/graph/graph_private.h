@@ -34,8 +34,15 @@ union oct_attributes {
     } norm;
     struct {
         enum oct_rope_kind kind;
-        bool interleave; /* pairs (x0,x1), (x2,x3), ... instead of halves */
-        float max_timescale, linear_scaling;
+        bool interleave; /* yarn: takes pairs (x0,x1), (x2,x3), ...; gives halves all the same */
+        bool pairwise;   /* yarn: and gives pairs too */
+        bool truncate;   /* yarn: the ramp begins and ends at whole dimensions */
+        bool scales;     /* llama31: long waves are stretched; yarn: the result is scaled */
+        float min_timescale, max_timescale;
+        float linear_scaling;       /* default */
+        float beta_fast, beta_slow; /* yarn: rotations within original_positions */
+        float factor;               /* yarn */
+        float original_positions;   /* yarn */
     } rope;
     float factor;
     struct {

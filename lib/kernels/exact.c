@@ -132,41 +132,60 @@ double oct_exact_pow(double x, double y)
 
 /* ---- sin, cos ---- */
 
-static double sine_of(double r)
-{
-    double square = r * r, sum = 1;
+/* 1 / 3!, 1 / 5!, ... and 1 / 2!, 1 / 4!, ... with alternating signs. */
+static const double sine_series[] = {-1.0 / 6,
+                                     1.0 / 120,
+                                     -1.0 / 5040,
+                                     1.0 / 362880,
+                                     -1.0 / 39916800,
+                                     1.0 / 6227020800.0,
+                                     -1.0 / 1307674368000.0,
+                                     1.0 / 355687428096000.0};
+static const double cosine_series[] = {-1.0 / 2,
+                                       1.0 / 24,
+                                       -1.0 / 720,
+                                       1.0 / 40320,
+                                       -1.0 / 3628800,
+                                       1.0 / 479001600,
+                                       -1.0 / 87178291200.0,
+                                       1.0 / 20922789888000.0,
+                                       -1.0 / 6402373705728000.0};
 
-    for (int k = 19; k > 3; k -= 2)
-        sum = 1 - sum * square / (k * (k - 1));
-    return r - r * square / 6 * sum;
+static double series(double x, const double *c, int count)
+{
+    double sum = c[count - 1];
+
+    for (int i = count - 2; i >= 0; i--)
+        sum = sum * x + c[i];
+    return sum;
 }
 
-static double cosine_of(double r)
+void oct_exact_sin_cos(double x, double *sine, double *cosine)
 {
-    double square = r * r, sum = 1;
+    const int n = nearest(x * 0.63661977236758134);
+    const double r = ((x - n * PI2_HIGH) - n * PI2_MIDDLE) - n * PI2_LOW, square = r * r;
+    double s = r + r * square * series(square, sine_series, 8);
+    double c = 1 + square * series(square, cosine_series, 9);
 
-    for (int k = 20; k > 2; k -= 2)
-        sum = 1 - sum * square / (k * (k - 1));
-    return 1 - square / 2 * sum;
-}
-
-/* sin(x + turns pi / 2) */
-static double sine_turned(double x, int turns)
-{
-    int n = nearest(x * 0.63661977236758134);
-    double r = ((x - n * PI2_HIGH) - n * PI2_MIDDLE) - n * PI2_LOW;
-
-    turns = (n + turns) & 3;
-    double value = turns & 1 ? cosine_of(r) : sine_of(r);
-    return turns & 2 ? -value : value;
+    if (n & 1) {
+        double t = s;
+        s = c;
+        c = -t;
+    }
+    *sine = n & 2 ? -s : s;
+    *cosine = n & 2 ? -c : c;
 }
 
 double oct_exact_sin(double x)
 {
-    return sine_turned(x, 0);
+    double sine, cosine;
+    oct_exact_sin_cos(x, &sine, &cosine);
+    return sine;
 }
 
 double oct_exact_cos(double x)
 {
-    return sine_turned(x, 1);
+    double sine, cosine;
+    oct_exact_sin_cos(x, &sine, &cosine);
+    return cosine;
 }

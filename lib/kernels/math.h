@@ -64,5 +64,6 @@ double oct_exact_log(double x);
 double oct_exact_pow(double x, double y); /* x > 0 */
 double oct_exact_sin(double x);
 double oct_exact_cos(double x);
+void oct_exact_sin_cos(double x, double *sine, double *cosine); /* in the time of one */
 
 #endif

@@ -7,19 +7,33 @@
 
 #include "models/layers.h"
 
+static void use_yarn(struct oct_model *m, union oct_attributes *attributes)
+{
+    attributes->rope.kind = OCT_ROPE_yarn;
+    attributes->rope.interleave = oct_bool(m, rope_interleave);
+    attributes->rope.pairwise = oct_bool(m, rope_pairwise);
+    attributes->rope.truncate = oct_bool(m, rope_truncate);
+    attributes->rope.scales = oct_bool(m, rope_attention_scaling);
+    attributes->rope.beta_fast = (float)oct_int(m, beta_fast);
+    attributes->rope.beta_slow = (float)oct_int(m, beta_slow);
+    attributes->rope.factor = (float)oct_int(m, rope_factor);
+    attributes->rope.original_positions = (float)oct_int(m, original_max_position_embeddings);
+}
+
 oct_tensor oct_rotate(struct oct_model *m, oct_tensor x, bool local)
 {
     union oct_attributes attributes = {
         .rope = {.kind = OCT_ROPE_default,
+                 .min_timescale = (float)oct_int(m, rope_min_timescale),
                  .max_timescale = (float)oct_int(m, rope_max_timescale),
                  .linear_scaling = (float)oct_float(m, rope_linear_scaling_factor)}};
     const char *type = oct_config_text(m->config, OCT_KEY_rope_type);
 
     if (oct_named(m, "llama3.1") || strncmp(type, "llama3.1", 8) == 0) {
         attributes.rope.kind = OCT_ROPE_llama31;
+        attributes.rope.scales = oct_bool(m, rope_use_scale);
     } else if (strncmp(type, "yarn", 4) == 0) {
-        attributes.rope.kind = OCT_ROPE_yarn;
-        attributes.rope.interleave = oct_bool(m, rope_interleave);
+        use_yarn(m, &attributes);
     } else if (local) {
         if (oct_int(m, local_rope_max_timescale) > 0)
             attributes.rope.max_timescale = (float)oct_int(m, local_rope_max_timescale);

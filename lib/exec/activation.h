@@ -1,0 +1,12 @@
+/* Activations and soft caps; see activation.c. */
+#ifndef OCTET_EXEC_ACTIVATION_H
+#define OCTET_EXEC_ACTIVATION_H
+
+#include "exec/op.h"
+
+oct_forward oct_activation_forward, oct_soft_cap_forward;
+oct_vjp oct_activation_vjp, oct_soft_cap_vjp;
+size_t oct_activation_scratch_bytes(const octet_graph *graph, const struct oct_node *node,
+                                    const struct octet_rule *rule, bool backward);
+
+#endif
