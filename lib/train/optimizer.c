@@ -38,23 +38,17 @@ static void sum_piece(void *user, size_t item, size_t thread)
     s->sums[item] = sum;
 }
 
-enum octet_status oct_global_norm(const octet_parameters *gradients,
-                                  const struct octet_compute *compute, double *norm,
-                                  struct octet_error *err)
+double oct_global_norm(const octet_parameters *gradients, const octet_workers *workers,
+                       double *sums)
 {
-    octet_arena *scratch = octet_arena_create_within(compute->arena);
-    struct summing s = {gradients,
-                        scratch ? OCTET_NEW_ARRAY(scratch, gradients->pieces, double) : NULL};
-    enum octet_status status = s.sums ? oct_pool_run(compute->workers->pool, gradients->pieces,
-                                                     compute->cancel, sum_piece, &s, err)
-                                      : octet_arena_exhausted(compute->arena, err);
+    struct summing s = {gradients, sums};
     double sum = 0;
 
-    for (size_t item = 0; status == OCTET_OK && item < gradients->pieces; item++)
-        sum += s.sums[item];
-    *norm = sqrt(sum);
-    octet_arena_destroy(scratch);
-    return status;
+    if (oct_pool_run(workers->pool, gradients->pieces, NULL, sum_piece, &s, NULL) != OCTET_OK)
+        return NAN; /* cannot be: nothing cancels it */
+    for (size_t item = 0; item < gradients->pieces; item++)
+        sum += sums[item];
+    return sqrt(sum);
 }
 
 /* ---- Step ---- */

@@ -12,11 +12,10 @@ struct oct_optimizer_sets {
     octet_parameters *parameters, *gradients, *mu, *nu;
 };
 
-/* sqrt of the sum of squares of all elements, which is taken in double and in one order.
- * Errors: RESOURCE_EXHAUSTED; what cancel says. */
-enum octet_status oct_global_norm(const octet_parameters *gradients,
-                                  const struct octet_compute *compute, double *norm,
-                                  struct octet_error *err) OCTET_MUST_CHECK;
+/* sqrt of the sum of squares of all elements, which is taken in double and in one order. sums:
+ * working memory, [gradients->pieces]. */
+double oct_global_norm(const octet_parameters *gradients, const octet_workers *workers,
+                       double *sums);
 
 /* decayed[i]: weight decay takes parameter i, which no pattern of adamw_mask is found in.
  * Errors: INVALID_ARGUMENT "optimizer.adamw_mask[0]"; RESOURCE_EXHAUSTED. */

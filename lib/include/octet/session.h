@@ -117,7 +117,14 @@ struct octet_pass {
     octet_plan *plan;      /* of the batch's own shape; a reference, the caller's to drop */
     const int64_t *counts; /* [lines of plan]: forward executions */
     const struct octet_line_figures *figures; /* [lines of plan]; NULL: not asked for */
-    double grad_norm;                         /* of forward_backward: of all that has accumulated */
+    const struct octet_op_time *times;        /* [time_count], by op; NULL: not asked for */
+    size_t time_count;
+    double grad_norm; /* of forward_backward: of all that has accumulated */
+};
+/* Time that all executions of a kind of op took. */
+struct octet_op_time {
+    const char *op; /* "dot_general"; "attention" */
+    double forward_s, backward_s;
 };
 struct octet_line_figures {
     struct octet_operand_stats lhs, rhs, cotangent;
