@@ -191,6 +191,32 @@ static enum octet_status reverse_layer(struct reverse *r, uint32_t first, uint32
     return status;
 }
 
+static enum octet_status list_untouched(struct reverse *r)
+{
+    oct_program *p = r->program;
+    const octet_graph *g = p->graph;
+    uint32_t count = 0, *first = OCTET_NEW_ARRAY(p->arena, g->parameter_count + 1, uint32_t);
+
+    for (uint32_t i = 0; first && i < g->parameter_count; i++) {
+        first[i] = count;
+        int64_t layers = g->tensors[g->parameters[i]].layers;
+        count += layers ? (uint32_t)layers : 1;
+    }
+    bool *touched = OCTET_NEW_ARRAY(p->arena, count, bool);
+    p->untouched = OCTET_NEW_ARRAY(p->arena, count, struct oct_untouched);
+    if (!first || !touched || !p->untouched)
+        return no_memory(r);
+    for (uint32_t i = 1; i < p->slot_count; i++)
+        if (p->slots[i].place == OCT_PLACE_PARAMETER && p->slots[i].gradient)
+            touched[first[p->slots[i].index] + p->slots[i].layer] = true;
+    first[g->parameter_count] = count;
+    for (uint32_t i = 0; i < g->parameter_count; i++)
+        for (uint32_t j = first[i]; j < first[i + 1]; j++)
+            if (!touched[j])
+                p->untouched[p->untouched_count++] = (struct oct_untouched){i, j - first[i]};
+    return OCTET_OK;
+}
+
 enum octet_status oct_program_reverse(oct_program *program, struct octet_error *err)
 {
     struct reverse r = {.program = program, .err = err};
@@ -213,5 +239,5 @@ enum octet_status oct_program_reverse(oct_program *program, struct octet_error *
         }
         end = first;
     }
-    return status;
+    return status == OCTET_OK ? list_untouched(&r) : status;
 }

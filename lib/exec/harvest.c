@@ -211,8 +211,7 @@ static void count_accepted(struct oct_execute *x)
     struct oct_run_result *r = x->result;
 
     for (size_t k = 1; k <= r->mtp_layers; k++)
-        oct_mtp_acceptance(&x->reports[0].argmax, &x->reports[k].argmax,
-                           &x->run->batch->segment_ids, &x->run->batch->target_mask, (int)k,
+        oct_mtp_acceptance(x->run->batch, (int64_t)k, &x->reports[0].argmax, &x->reports[k].argmax,
                            &r->mtp_accepted[k - 1], &r->mtp_drafted[k - 1]);
 }
 

@@ -59,7 +59,7 @@ struct oct_run {
     int64_t step;
     enum octet_accumulation accumulation;
     bool numerics, times;
-    bool gradients_are_zero; /* backward may write them without reading */
+    bool gradients_are_zero; /* count as that, whatever they hold: backward writes them whole */
     bool want_logits, want_mtp_logits, want_hidden, want_logprobs, want_acceptance;
 };
 

@@ -77,6 +77,11 @@ struct oct_program {
     uint32_t step_count, step_capacity;
     uint32_t forward_count; /* steps before backward's */
     uint32_t prepared_count;
+    struct oct_untouched {
+        uint32_t parameter;
+        int64_t layer;
+    } * untouched; /* slices of parameters that no gradient flows into */
+    uint32_t untouched_count;
     uint32_t loss, main_loss, mtp_loss, auxiliary_loss, hidden; /* slots; 0: none */
     uint32_t loss_count;                                        /* cross entropies */
     struct oct_program_memory memory;

@@ -6,6 +6,7 @@
 #include "base/pool.h"
 #include "exec/add.h"
 #include "exec/batch.h"
+#include "exec/embed.h"
 #include "exec/harvest.h"
 #include "exec/parameters_private.h"
 #include "exec/program_private.h"
@@ -74,6 +75,32 @@ static enum octet_status run_forward(struct oct_execute *x, const struct oct_ste
     return status == OCTET_OK && !step->is_again ? oct_harvest_after(x, step, call, err) : status;
 }
 
+static struct octet_array array_of_gradient(const struct oct_execute *x,
+                                            const struct oct_step *step, int i)
+{
+    const struct oct_slot *owner = &x->program->slots[step->sum[i]];
+    struct octet_array array = x->program->slots[step->in[i]].view;
+
+    array.dtype = OCTET_DTYPE_F32;
+    array.data = oct_parameters_slice(x->run->gradients, owner->index, owner->layer).data;
+    return array;
+}
+
+/* Is it the first thing that becomes of this gradient? */
+static bool is_written_whole(const struct oct_execute *x, const struct oct_step *step, int i)
+{
+    return step->is_first[i] && x->run->gradients_are_zero;
+}
+
+/* An embedding's gradient touches few rows of a large table: where something is there already, only
+ * those are added to. */
+static bool adds_rows(const struct oct_execute *x, const struct oct_step *step)
+{
+    return step->node->op == OCT_OP_embed && step->sum[1] &&
+           x->program->slots[step->sum[1]].place == OCT_PLACE_PARAMETER &&
+           !is_written_whole(x, step, 1);
+}
+
 /* A parameter's gradient goes straight to the set where nothing is there yet. */
 static enum octet_status choose_target(struct oct_execute *x, const struct oct_step *step, int i,
                                        struct octet_array *out, struct octet_array *sum,
@@ -87,10 +114,8 @@ static enum octet_status choose_target(struct oct_execute *x, const struct oct_s
         *sum = array_of(x, step->sum[i]);
         return OCTET_OK;
     }
-    *out = x->program->slots[step->in[i]].view;
-    out->dtype = OCTET_DTYPE_F32;
-    out->data = oct_parameters_slice(x->run->gradients, owner->index, owner->layer).data;
-    if (step->is_first[i] && x->run->gradients_are_zero)
+    *out = array_of_gradient(x, step, i);
+    if (is_written_whole(x, step, i))
         return OCTET_OK;
     *sum = *out;
     out->data = octet_arena_alloc_unset(x->scratch, (size_t)octet_array_bytes(out));
@@ -116,6 +141,10 @@ static enum octet_status run_vjp(struct oct_execute *x, const struct oct_step *s
             cotangent[i].data = data;
         }
     }
+    if (adds_rows(x, step)) {
+        gradient[1] = array_of_gradient(x, step, 1);
+        return oct_embed_vjp_add(call, cotangent, gradient, err);
+    }
     for (int i = 0; i < step->input_count && status == OCTET_OK; i++)
         status = choose_target(x, step, i, &gradient[i], &sum[i], err);
     if (status != OCTET_OK)
@@ -137,6 +166,18 @@ static enum octet_status run_step(struct oct_execute *x, const struct oct_step *
         return run_vjp(x, step, err);
     *(float *)array_of(x, step->out[0]).data = 1;
     return OCTET_OK;
+}
+
+/* Gradients of what the loss does not depend on. */
+static void clear_untouched(const struct oct_execute *x)
+{
+    const oct_program *p = x->program;
+
+    for (uint32_t i = 0; i < p->untouched_count && x->run->gradients; i++) {
+        struct octet_array slice = oct_parameters_slice(
+            x->run->gradients, p->untouched[i].parameter, p->untouched[i].layer);
+        memset(slice.data, 0, (size_t)octet_array_bytes(&slice));
+    }
 }
 
 static double seconds(void)
@@ -235,6 +276,8 @@ enum octet_status oct_program_run(const oct_program *program, const struct oct_r
         status = take_block(&x, err);
     if (status == OCTET_OK)
         status = oct_harvest_begin(&x, err);
+    if (run->gradients_are_zero)
+        clear_untouched(&x);
     if (status == OCTET_OK)
         status = run_steps(&x, err);
     if (status == OCTET_OK)
