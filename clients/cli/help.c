@@ -137,8 +137,8 @@ static void print_bash_arm(struct output *out, const struct command *command)
         output_text(out, "$models");
     else if (command->id == COMMAND_HELP)
         output_text(out, "$commands");
-    else if (command->id & (COMMAND_BENCH | COMMAND_COMPLETION)) /* "gemm|quantize|rpc" */
-        for (const char *c = command->operands; *c; c++)
+    else if (command->id & (COMMAND_BENCH | COMMAND_COMPLETION | COMMAND_SESSION))
+        for (const char *c = command->operands; *c && *c != ' '; c++) /* "gemm|quantize|rpc" */
             output_write(out, *c == '|' ? " " : c, 1);
     output_text(out, "\" ;;\n");
 }

@@ -39,11 +39,11 @@ const struct command commands[] = {
     {"inspect", COMMAND_INSPECT, MODEL_OPERANDS, "names, shapes and sizes of the parameters",
      "Prints every parameter as MaxText stores it, and the totals.", run_inspect},
     {"plan", COMMAND_PLAN, MODEL_OPERANDS, "memory and work of one training step",
-     "Prints what one step of the unsharded model needs: parameters, gradients, AdamW's state and "
-     "the\n"
-     "activations kept for backward (no recomputation), and its floating-point operations. "
-     "Quantization\n"
-     "changes none of them: master weights and kept activations stay in dtype and weight_dtype.",
+     "Prints what a session of MODEL takes, which octetd holds against its limit before it makes "
+     "one, and\n"
+     "the floating-point operations of its matmuls, by parts of the model. --infer: of a session "
+     "that only\n"
+     "runs forward and keeps quantized weights as codes. With --server the daemon is asked.",
      run_plan},
     {"quantize", COMMAND_QUANTIZE, "FILE[:NAME]",
      "an array to codes and scales, and what that loses",
@@ -87,6 +87,32 @@ const struct command commands[] = {
      "and writes\n"
      "as octet dot does.",
      run_gmm},
+    {"session", COMMAND_SESSION, "create|list|show|put|get|save|load|delete|checkpoints ...",
+     "what a daemon holds: models with their numbers",
+     "create MODEL [KEY=VALUE ...]   makes a session of a model, of --seed, --from CHECKPOINT or "
+     "--empty\n"
+     "list                           the daemon's sessions\n"
+     "show SESSION                   one of them\n"
+     "put SESSION FILE.safetensors   fills its parameters (--kind) from a file, in chunks\n"
+     "get SESSION [NAME ...] -o OUT  reads those that match the patterns NAME, or all\n"
+     "save SESSION CHECKPOINT        keeps it in the daemon's --data-dir\n"
+     "load SESSION CHECKPOINT        takes a checkpoint's numbers\n"
+     "delete SESSION                 ends it\n"
+     "checkpoints                    what the daemon has in its --data-dir",
+     run_session},
+    {"train", COMMAND_TRAIN, "MODEL [KEY=VALUE ...] --data FILE",
+     "a model learns from a file, in a daemon",
+     "Trains MODEL on a text file (its bytes are the tokens) or on tokens, and tells the losses, "
+     "the MTP\n"
+     "block's acceptance, the learning rate and the speed. Without --server it starts an octetd "
+     "that ends\n"
+     "with it; checkpoints are then in --data-dir. Ctrl-C ends the run after the step, saves a "
+     "checkpoint\n"
+     "and says how to go on. Losses are in nats a token; that of the MTP block is the unscaled "
+     "one.",
+     run_train},
+    {"plot", COMMAND_PLOT, "[NAME=]FILE.csv ...", "curves of training runs as one SVG",
+     "Draws columns of CSV files that octet train --csv wrote over their column 'step'.", run_plot},
     {"bench", COMMAND_BENCH, "gemm|quantize|rpc", "speed beside a peer's in the same run",
      "gemm: a product of codes with each kernel set, beside OpenBLAS's sgemm (one thread each);\n"
      "quantize: float8_e4m3fn by rows, beside a copy of the same bytes;\n"
@@ -102,20 +128,23 @@ const struct command commands[] = {
 };
 const size_t command_count = sizeof commands / sizeof *commands;
 
+#define DAEMONS (COMMAND_SESSION | COMMAND_TRAIN)
 #define MODELS (COMMAND_TRACE | COMMAND_CHECK | COMMAND_VERIFY | COMMAND_INSPECT | COMMAND_PLAN)
 #define TENSORS COMMANDS_OF_TENSORS
 #define PRODUCTS (COMMAND_DOT | COMMAND_GMM)
 #define CALLS (MODELS | COMMAND_INFO)
-#define ALL (CALLS | TENSORS | COMMAND_BENCH | COMMAND_COMPLETION | COMMAND_HELP)
+#define ALL                                                                                        \
+    (CALLS | TENSORS | DAEMONS | COMMAND_PLOT | COMMAND_BENCH | COMMAND_COMPLETION | COMMAND_HELP)
 #define AT(field) offsetof(struct arguments, field)
 
-enum { GROUP_VIEW = 1, GROUP_PLACE, GROUP_COUNT };
+enum { GROUP_VIEW = 1, GROUP_PLACE, GROUP_EVAL, GROUP_START, GROUP_COUNT };
 
 const struct option options[] = {
     {"config", "FILE.yml", "MaxText's YAML keys, on top of MODEL (or with a model_name of its own)",
-     MODELS, OPTION_TEXT, 0, AT(config)},
+     MODELS | DAEMONS, OPTION_TEXT, 0, AT(config)},
+    {"model", "MODEL", "the same as the operand MODEL", COMMAND_TRAIN, OPTION_TEXT, 0, AT(model)},
     {"rules", "FILE.yml", "Qwix rules in place of the config's",
-     COMMAND_TRACE | COMMAND_CHECK | COMMAND_VERIFY, OPTION_TEXT, 0, AT(rules)},
+     COMMAND_TRACE | COMMAND_CHECK | COMMAND_VERIFY | DAEMONS, OPTION_TEXT, 0, AT(rules)},
     {"against", "[MODEL] KEY=VALUE ...",
      "a second config: this one with these changes; print only what differs", COMMAND_TRACE,
      OPTION_AGAINST, 0, AT(against_overrides)},
@@ -189,12 +218,65 @@ const struct option options[] = {
      AT(reference)},
     {"compare-unquantized", NULL, "how far the results are from those without rules", PRODUCTS,
      OPTION_FLAG, 0, AT(compare_unquantized)},
-    {"output", "OUT", "write the result to this safetensors file", TENSORS, OPTION_TEXT, 0,
-     AT(output)},
+    {"data", "FILE", "text, tokens, or FILE.safetensors[:NAME]; may be repeated, each a document",
+     COMMAND_TRAIN, OPTION_LIST, 0, AT(data)},
+    {"tokens", "bytes|u16|u32", "what the files hold (default: bytes); numbers are little-endian",
+     COMMAND_TRAIN, OPTION_TEXT, 0, AT(tokens)},
+    {"document-end", "TOKEN", "the token that ends a document: attention stops there",
+     COMMAND_TRAIN, OPTION_INDEX, 0, AT(document_end)},
+    {"steps", "N", "the step at which the run (and the learning rate's schedule) ends (1000)",
+     COMMAND_TRAIN, OPTION_NUMBER, 0, AT(steps)},
+    {"seed", "N", "of the parameters and of the order of the data (default: 0)", COMMAND_TRAIN,
+     OPTION_INDEX, 0, AT(seed)},
+    {"seed", "N", "of the parameters (default: the config's init_weights_seed)", COMMAND_SESSION,
+     OPTION_INDEX, 0, AT(seed)},
+    {"eval", "FILE", "data to evaluate on; may be repeated", COMMAND_TRAIN, OPTION_LIST, GROUP_EVAL,
+     AT(eval)},
+    {"eval-fraction", "SHARE", "hold back the last SHARE of the data, 0.1, to evaluate on",
+     COMMAND_TRAIN, OPTION_TEXT, GROUP_EVAL, AT(eval_fraction)},
+    {"eval-every", "N", "steps between evaluations (default: a twentieth of all)", COMMAND_TRAIN,
+     OPTION_NUMBER, 0, AT(eval_every)},
+    {"eval-batches", "N", "batches of an evaluation (default: 8)", COMMAND_TRAIN, OPTION_NUMBER, 0,
+     AT(eval_batches)},
+    {"log-every", "N", "steps between printed rows", COMMAND_TRAIN, OPTION_NUMBER, 0,
+     AT(log_every)},
+    {"plot", "FILE.svg", "draw the losses", COMMAND_TRAIN, OPTION_TEXT, 0, AT(plot)},
+    {"csv", "FILE.csv", "write every step's figures", COMMAND_TRAIN, OPTION_TEXT, 0, AT(csv)},
+    {"checkpoint", "NAME", "the checkpoint's name (default: train)", COMMAND_TRAIN, OPTION_TEXT, 0,
+     AT(checkpoint)},
+    {"save-every", "N", "steps between checkpoints (default: one at the end)", COMMAND_TRAIN,
+     OPTION_NUMBER, 0, AT(save_every)},
+    {"resume", NULL, "go on from the checkpoint", COMMAND_TRAIN, OPTION_FLAG, GROUP_START,
+     AT(resume)},
+    {"overwrite", NULL, "replace a checkpoint of that name", COMMAND_TRAIN, OPTION_FLAG,
+     GROUP_START, AT(overwrite)},
+    {"data-dir", "DIR", "of the octetd that is started without --server (default: octet-data)",
+     COMMAND_TRAIN, OPTION_TEXT, 0, AT(data_dir)},
+    {"mode", "train|infer", "infer: weights that a rule quantizes are kept as codes",
+     COMMAND_SESSION, OPTION_TEXT, 0, AT(mode)},
+    {"from", "CHECKPOINT", "the model, settings and numbers of a checkpoint", COMMAND_SESSION,
+     OPTION_TEXT, GROUP_START, AT(from)},
+    {"empty", NULL, "all parameters are 0, to be filled with put", COMMAND_SESSION, OPTION_FLAG,
+     GROUP_START, AT(empty)},
+    {"lease", "SECONDS", "how long it lives without a call", COMMAND_SESSION, OPTION_NUMBER, 0,
+     AT(lease)},
+    {"kind", "parameter|gradient|optimizer", "what put and get are about (default: parameter)",
+     COMMAND_SESSION, OPTION_TEXT, 0, AT(kind)},
+    {"columns", "NAME,...", "columns to draw (default: train_main, eval_main, eval_mtp)",
+     COMMAND_PLOT, OPTION_TEXT, 0, AT(columns)},
+    {"title", "TEXT", "above the picture", COMMAND_PLOT, OPTION_TEXT, 0, AT(title)},
+    {"infer", NULL, "of a session that only runs the model forward", COMMAND_PLAN, OPTION_FLAG, 0,
+     AT(infer)},
+    {"output", "OUT", "write the result to this safetensors file", TENSORS | COMMAND_SESSION,
+     OPTION_TEXT, 0, AT(output)},
+    {"output", "OUT.svg", "the file to write", COMMAND_PLOT, OPTION_TEXT, 0, AT(output)},
     {"json", NULL, "figures as JSON", COMMAND_QUANTIZE | COMMAND_BENCH, OPTION_FLAG, 0, AT(json)},
+    {"json", NULL, "the answer as proto3 JSON", COMMAND_SESSION, OPTION_FLAG, 0, AT(json)},
     {"json", NULL, "the answer as proto3 JSON, without the numbers of arrays",
      COMMAND_DEQUANTIZE | PRODUCTS, OPTION_FLAG, 0, AT(json)},
     {"threads", "N", "threads that compute here (default, and at most: one for each CPU)", TENSORS,
+     OPTION_NUMBER, 0, AT(threads)},
+    {"threads", "N", "threads of the octetd that is started without --server", COMMAND_TRAIN,
      OPTION_NUMBER, 0, AT(threads)},
     {"require", "REGEX", "modules that must be quantized; may be repeated", COMMAND_CHECK,
      OPTION_LIST, 0, AT(require)},
@@ -209,20 +291,30 @@ const struct option options[] = {
     {"strict", NULL, "warnings count as errors", COMMAND_CHECK, OPTION_FLAG, 0, AT(strict)},
     {"strict", NULL, "another order of the same lines is a difference too", COMMAND_VERIFY,
      OPTION_FLAG, 0, AT(strict)},
-    {"batch", "N", "rows of the batch (default: the config's per_device_batch_size)", MODELS,
-     OPTION_NUMBER, 0, AT(batch)},
+    {"batch", "N", "rows of the batch (default: the config's per_device_batch_size)",
+     MODELS | DAEMONS, OPTION_NUMBER, 0, AT(batch)},
+    {"length", "N", "length of a row (default: the config's max_target_length)",
+     COMMAND_PLAN | DAEMONS, OPTION_NUMBER, 0, AT(sequence)},
     {"seq", "N", "length of a row (default: the config's max_target_length)", MODELS, OPTION_NUMBER,
      0, AT(sequence)},
     {"server", "HOST:PORT", "ask this daemon (default: $OCTET_SERVER, else none)", CALLS | TENSORS,
      OPTION_TEXT, GROUP_PLACE, AT(server)},
     {"server", "HOST:PORT", "the daemon for rpc (default: $OCTET_SERVER)", COMMAND_BENCH,
      OPTION_TEXT, GROUP_PLACE, AT(server)},
+    {"server", "HOST:PORT", "the daemon (default: $OCTET_SERVER)", COMMAND_SESSION, OPTION_TEXT,
+     GROUP_PLACE, AT(server)},
+    {"server", "HOST:PORT", "the daemon (default: $OCTET_SERVER, else one is started)",
+     COMMAND_TRAIN, OPTION_TEXT, GROUP_PLACE, AT(server)},
     {"local", NULL, "ask no daemon, whatever $OCTET_SERVER says", CALLS | TENSORS, OPTION_FLAG,
+     GROUP_PLACE, AT(local)},
+    {"local", NULL, "start a daemon, whatever $OCTET_SERVER says", COMMAND_TRAIN, OPTION_FLAG,
      GROUP_PLACE, AT(local)},
     {"timeout", "SECONDS", "give up after this long (default: 60)", CALLS, OPTION_NUMBER, 0,
      AT(timeout)},
     {"timeout", "SECONDS", "give up after this long (default: 60 with a daemon, else never)",
      TENSORS, OPTION_NUMBER, 0, AT(timeout)},
+    {"timeout", "SECONDS", "give a call up after this long (default: never)", DAEMONS,
+     OPTION_NUMBER, 0, AT(timeout)},
     {"help", NULL, "this text", ALL, OPTION_FLAG, 0, AT(help)},
     {"markdown", NULL, "all commands as Markdown (docs/commands.md)", COMMAND_HELP, OPTION_FLAG, 0,
      AT(markdown)},
@@ -323,12 +415,14 @@ static enum octet_status unknown_option(struct parser *p, const char *word)
 static enum octet_status parse_number(struct parser *p, const struct option *option,
                                       const char *text, int64_t *out)
 {
+    int least = option->kind == OPTION_NUMBER;
     char *end;
 
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (!isdigit((unsigned char)text[0]) || *end || errno || value < 1)
-        return usage(p, "option --%s: '%s' is not a whole number from 1 up", option->name, text);
+    if (!isdigit((unsigned char)text[0]) || *end || errno || value < least)
+        return usage(p, "option --%s: '%s' is not a whole number from %d up", option->name, text,
+                     least);
     *out = value;
     return OCTET_OK;
 }
@@ -371,6 +465,7 @@ static enum octet_status set_option(struct parser *p, const struct option *optio
         *(const char **)field = value;
         return strchr(option->value, '|') ? check_choice(p, option, value) : OCTET_OK;
     case OPTION_NUMBER:
+    case OPTION_INDEX:
         return parse_number(p, option, value, field);
     case OPTION_LIST:
         list->items[list->count++] = value;
@@ -431,6 +526,45 @@ static enum octet_status take_option(struct parser *p, const struct option *opti
     return status;
 }
 
+/* What octet session does, and how many operands that has. */
+static const struct action {
+    const char *name, *operands;
+    size_t least, most;
+} actions[] = {{"create", "MODEL [KEY=VALUE ...]", 0, 0},
+               {"list", "nothing more", 0, 0},
+               {"show", "SESSION", 1, 1},
+               {"put", "SESSION FILE.safetensors", 2, 2},
+               {"get", "SESSION [NAME ...] -o OUT", 1, SIZE_MAX},
+               {"save", "SESSION CHECKPOINT", 2, 2},
+               {"load", "SESSION CHECKPOINT", 2, 2},
+               {"delete", "SESSION", 1, 1},
+               {"checkpoints", "nothing more", 0, 0}};
+
+static const struct action *find_action(const char *name)
+{
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+        if (strcmp(actions[i].name, name) == 0)
+            return &actions[i];
+    return NULL;
+}
+
+static const char *action_name(const void *user, size_t i)
+{
+    (void)user;
+    return actions[i].name;
+}
+
+static enum octet_status take_action(struct parser *p, const char *word)
+{
+    size_t count = sizeof actions / sizeof *actions;
+
+    if (!find_action(word))
+        return usage(p, "unknown action '%s'; the nearest is '%s' (octet help session lists all)",
+                     word, action_name(NULL, octet_nearest(word, count, action_name, NULL)));
+    p->out->topic = word;
+    return OCTET_OK;
+}
+
 static enum octet_status parse_operand(struct parser *p, const char *word)
 {
     struct arguments *out = p->out;
@@ -439,7 +573,10 @@ static enum octet_status parse_operand(struct parser *p, const char *word)
     struct text_list *list = p->in_against ? &out->against_overrides : &out->overrides;
     const char **model = p->in_against ? &out->against_model : &out->model;
 
-    if (command & TENSORS) {
+    if (command == COMMAND_SESSION && !out->topic)
+        return take_action(p, word);
+    if ((command & (TENSORS | COMMAND_PLOT)) ||
+        (command == COMMAND_SESSION && strcmp(out->topic, "create") != 0)) {
         if (!*word)
             return usage(p, "an operand is empty; expected %s", out->command->operands);
         out->operands.items[out->operands.count++] = word;
@@ -451,7 +588,7 @@ static enum octet_status parse_operand(struct parser *p, const char *word)
         out->topic = word;
         return OCTET_OK;
     }
-    if (!(command & MODELS))
+    if (!(command & (MODELS | DAEMONS)))
         return usage(p, "takes no operand, but got '%s'", word);
     if (command == COMMAND_VERIFY && !out->log) {
         out->log = word;
@@ -543,6 +680,52 @@ static enum octet_status check_tensors(struct parser *p)
     return check_short_rule(p);
 }
 
+static enum octet_status check_session(struct parser *p)
+{
+    const struct arguments *out = p->out;
+
+    if (!out->topic)
+        return usage(p, "needs an action: create, list, show, put, get, save, load, delete or "
+                        "checkpoints");
+    const struct action *action = find_action(out->topic);
+    size_t given = out->operands.count;
+    if (given < action->least || given > action->most)
+        return usage(p, "%s: expected %s, not %zu operand%s", action->name, action->operands, given,
+                     given == 1 ? "" : "s");
+    if (strcmp(action->name, "get") == 0 && !out->output)
+        return usage(p, "get: needs -o OUT, the file to write");
+    if (strcmp(action->name, "create") != 0 || out->from)
+        return OCTET_OK;
+    if (!names_model(out))
+        return usage(p, "create: needs a MODEL (octet info lists all) or --from CHECKPOINT");
+    return OCTET_OK;
+}
+
+static enum octet_status check_train(struct parser *p)
+{
+    const struct arguments *out = p->out;
+
+    if (!names_model(out))
+        return usage(p, "needs a MODEL, for example: octet train deepseek3-tiny --data FILE (octet "
+                        "info lists all)");
+    if (!out->data.count)
+        return usage(p, "needs --data FILE, a text to learn from");
+    if (out->eval_every && !out->eval.count && !out->eval_fraction)
+        return usage(p, "option --eval-every has no effect without --eval or --eval-fraction");
+    return OCTET_OK;
+}
+
+static enum octet_status check_plot(struct parser *p)
+{
+    const struct arguments *out = p->out;
+
+    if (!out->operands.count)
+        return usage(p, "needs a file: [NAME=]FILE.csv");
+    if (!out->output)
+        return usage(p, "needs -o OUT.svg, the file to write");
+    return OCTET_OK;
+}
+
 static enum octet_status check_complete(struct parser *p)
 {
     struct arguments *out = p->out;
@@ -550,6 +733,12 @@ static enum octet_status check_complete(struct parser *p)
 
     if (out->help || out->version)
         return OCTET_OK;
+    if (command == COMMAND_SESSION)
+        return check_session(p);
+    if (command == COMMAND_TRAIN)
+        return check_train(p);
+    if (command == COMMAND_PLOT)
+        return check_plot(p);
     if (command & TENSORS)
         return check_tensors(p);
     if (!(command & MODELS))
@@ -590,9 +779,9 @@ static enum octet_status find_command(struct parser *p, const char *word)
 /* Every list can hold all words, so that none has to grow. */
 static bool make_lists(octet_arena *arena, int argc, struct arguments *out)
 {
-    struct text_list *lists[] = {&out->overrides, &out->against_overrides, &out->require,
-                                 &out->forbid,    &out->operands,          &out->tiles,
-                                 &out->contract,  &out->batch_axes};
+    struct text_list *lists[] = {
+        &out->overrides, &out->against_overrides, &out->require,    &out->forbid, &out->operands,
+        &out->tiles,     &out->contract,          &out->batch_axes, &out->data,   &out->eval};
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         lists[i]->items = OCTET_NEW_ARRAY(arena, argc + 1, const char *);
@@ -607,7 +796,7 @@ enum octet_status arguments_parse(octet_arena *arena, int argc, char **argv, str
 {
     struct parser p = {.out = out, .argc = argc, .argv = argv, .next = 2, .err = err};
 
-    *out = (struct arguments){0};
+    *out = (struct arguments){.argc = argc, .argv = argv, .seed = -1, .document_end = -1};
     if (!make_lists(arena, argc, out))
         return octet_arena_exhausted(arena, err);
     enum octet_status status = find_command(&p, argc < 2 ? "help" : argv[1]);

@@ -25,6 +25,9 @@ enum command_id {
     COMMAND_DOT = 1 << 10,
     COMMAND_GMM = 1 << 11,
     COMMAND_BENCH = 1 << 12,
+    COMMAND_SESSION = 1 << 13,
+    COMMAND_TRAIN = 1 << 14,
+    COMMAND_PLOT = 1 << 15,
 };
 /* Those that compute with arrays of files. */
 #define COMMANDS_OF_TENSORS (COMMAND_QUANTIZE | COMMAND_DEQUANTIZE | COMMAND_DOT | COMMAND_GMM)
@@ -40,7 +43,14 @@ struct command {
     int (*run)(struct session *session); /* returns the exit status */
 };
 
-enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_NUMBER, OPTION_LIST, OPTION_AGAINST };
+enum option_kind {
+    OPTION_FLAG,
+    OPTION_TEXT,
+    OPTION_NUMBER, /* from 1 up; 0: not given */
+    OPTION_INDEX,  /* from 0 up; -1: not given */
+    OPTION_LIST,
+    OPTION_AGAINST
+};
 
 struct option {
     const char *name;  /* without the dashes */
@@ -59,10 +69,12 @@ struct text_list {
 
 /* What was given. Texts are argv's own; lists live in the arena. */
 struct arguments {
+    int argc;
+    char **argv;
     const struct command *command;
     const char *log;                    /* verify's first operand */
     const char *model;                  /* NULL: none */
-    const char *topic;                  /* the operand of help, completion and bench */
+    const char *topic;                  /* of help, completion, bench; what session does */
     struct text_list operands;          /* FILE[:NAME] */
     struct text_list overrides;         /* KEY=VALUE */
     bool compare;                       /* --against was given */
@@ -80,6 +92,13 @@ struct arguments {
     const char *weight_qtype, *act_qtype, *bwd_qtype, *weight_method, *act_method, *bwd_method;
     const char *tile_size, *bwd_tile_size, *sparsity;
     struct text_list tiles, contract, batch_axes;
+    /* Of sessions, training, plots and bench step. */
+    struct text_list data, eval;
+    const char *tokens, *eval_fraction, *plot, *csv, *checkpoint, *data_dir, *mode, *from, *kind;
+    const char *columns, *title, *bench_model, *arm;
+    int64_t steps, eval_every, eval_batches, save_every, log_every, lease, runs;
+    int64_t seed, document_end; /* -1: not given */
+    bool resume, overwrite, infer, empty;
     bool qwix_compatible, transpose_rhs, disable_channelwise_axes, compare_unquantized;
 };
 

@@ -40,6 +40,9 @@ int run_dequantize(struct session *session);
 int run_dot(struct session *session);
 int run_gmm(struct session *session);
 int run_bench(struct session *session);
+int run_session(struct session *session);
+int run_train(struct session *session);
+int run_plot(struct session *session);
 int run_info(struct session *session);
 int run_completion(struct session *session);
 int run_help(struct session *session);
@@ -57,6 +60,27 @@ int report(struct session *session, const struct octet_error *err);
 enum octet_status session_call(struct session *session, const char *method,
                                const ProtobufCMessage *request, ProtobufCMessage **response,
                                struct octet_error *err) OCTET_MUST_CHECK;
+/* The same for what only a daemon does: calls on the sessions that it holds. answer: the reply's
+ * type. A request that changes something has a request_id, since it may be sent twice. Without
+ * --timeout it may take as long as it takes. */
+enum octet_status session_ask(struct session *session, const char *method,
+                              const ProtobufCMessage *request,
+                              const ProtobufCMessageDescriptor *answer, ProtobufCMessage **response,
+                              struct octet_error *err) OCTET_MUST_CHECK;
+
+/* A call with many messages in one direction; no other call until stream_end, which cancels one
+ * that has not come to its end. */
+struct stream;
+enum octet_status stream_open(struct session *session, const char *method, struct stream **out,
+                              struct octet_error *err) OCTET_MUST_CHECK;
+enum octet_status stream_send(struct stream *stream, const ProtobufCMessage *message,
+                              struct octet_error *err) OCTET_MUST_CHECK;
+enum octet_status stream_close_send(struct stream *stream,
+                                    struct octet_error *err) OCTET_MUST_CHECK;
+/* *out is good until the next; NULL: there are no more. */
+enum octet_status stream_receive(struct stream *stream, const ProtobufCMessageDescriptor *what,
+                                 ProtobufCMessage **out, struct octet_error *err) OCTET_MUST_CHECK;
+void stream_end(struct stream *stream); /* NULL is fine */
 /* "HOST:PORT" of the daemon that is asked, NULL for none. */
 const char *session_server(const struct session *session);
 void session_end(struct session *session); /* workers and connection, where they were made */

@@ -63,6 +63,11 @@ struct client_library {
     __typeof__(&octet_client_call) call;
     __typeof__(&octet_client_reply_clear) clear;
     __typeof__(&octet_client_destroy) destroy;
+    __typeof__(&octet_client_stream_open) stream_open;
+    __typeof__(&octet_client_stream_send) stream_send;
+    __typeof__(&octet_client_stream_close_send) stream_close_send;
+    __typeof__(&octet_client_stream_receive) stream_receive;
+    __typeof__(&octet_client_stream_destroy) stream_destroy;
 };
 
 struct remote {
@@ -111,8 +116,15 @@ static enum octet_status load_library(struct client_library *out, struct octet_e
     FIND(call, octet_client_call);
     FIND(clear, octet_client_reply_clear);
     FIND(destroy, octet_client_destroy);
+    FIND(stream_open, octet_client_stream_open);
+    FIND(stream_send, octet_client_stream_send);
+    FIND(stream_close_send, octet_client_stream_close_send);
+    FIND(stream_receive, octet_client_stream_receive);
+    FIND(stream_destroy, octet_client_stream_destroy);
 #undef FIND
-    if (!out->options || !out->connect || !out->call || !out->clear || !out->destroy)
+    if (!out->options || !out->connect || !out->call || !out->clear || !out->destroy ||
+        !out->stream_open || !out->stream_send || !out->stream_close_send || !out->stream_receive ||
+        !out->stream_destroy)
         return octet_fail(err, OCTET_UNAVAILABLE, NULL,
                           "liboctet_client is of another version than this program");
     return OCTET_OK; /* never closed: gRPC has threads of its own until the process ends */
@@ -169,7 +181,13 @@ static void disconnect(struct remote *remote)
         remote->client = NULL;
 }
 
-static enum octet_status try_there(struct session *session, const struct octet_method *method,
+/* A method of the daemon's, and what it answers. */
+struct remote_method {
+    const char *name;
+    const ProtobufCMessageDescriptor *response;
+};
+
+static enum octet_status try_there(struct session *session, const struct remote_method *method,
                                    const uint8_t *bytes, size_t size, ProtobufCMessage **response,
                                    struct octet_error *err)
 {
@@ -193,10 +211,10 @@ static enum octet_status try_there(struct session *session, const struct octet_m
     return status;
 }
 
-/* Every method only asks, so a call may be made twice. Once more is enough for a daemon that is
- * being restarted, and for gRPC 1.51, which now and then takes a connection that is on its way for
- * failed (tcp_client_posix.cc looks at errno after other calls). */
-static enum octet_status call_there(struct session *session, const struct octet_method *method,
+/* Every method only asks, or has a request_id, so a call may be made twice. Once more is enough for
+ * a daemon that is being restarted, and for gRPC 1.51, which now and then takes a connection that
+ * is on its way for failed (tcp_client_posix.cc looks at errno after other calls). */
+static enum octet_status call_there(struct session *session, const struct remote_method *method,
                                     const uint8_t *bytes, size_t size, ProtobufCMessage **response,
                                     struct octet_error *err)
 {
@@ -216,18 +234,43 @@ void session_end(struct session *session)
     free(session->remote);
 }
 
-/* When the call is given up; 0: never. What computes in this process may take as long as it takes.
- */
+/* When the call is given up; 0: never. */
+static uint64_t deadline_after(int64_t seconds)
+{
+    enum { SECONDS_MAX = 1000000000 };
+
+    seconds = seconds < SECONDS_MAX ? seconds : SECONDS_MAX;
+    return seconds ? octet_now_ns() + (uint64_t)seconds * 1000000000u : 0;
+}
+
+/* What computes in this process may take as long as it takes. */
 static uint64_t call_deadline(const struct session *session, const struct octet_method *method)
 {
-    enum { SECONDS_DEFAULT = 60, SECONDS_MAX = 1000000000 };
+    enum { SECONDS_DEFAULT = 60 };
     int64_t seconds = session->arguments->timeout;
 
     if (!seconds && method->takes_tensors && !session_server(session))
         return 0;
-    seconds = seconds ? seconds : SECONDS_DEFAULT;
-    seconds = seconds < SECONDS_MAX ? seconds : SECONDS_MAX;
-    return octet_now_ns() + (uint64_t)seconds * 1000000000u;
+    return deadline_after(seconds ? seconds : SECONDS_DEFAULT);
+}
+
+/* The request's bytes, in the arena. */
+static enum octet_status pack(struct session *session, const ProtobufCMessage *request,
+                              uint8_t **bytes, size_t *size, struct octet_error *err)
+{
+    *size = protobuf_c_message_get_packed_size(request);
+    if (*size > INT32_MAX) { /* protobuf's own end */
+        char text[32];
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                          "the request would have %s; a message has at most 2 GiB: cut the arrays "
+                          "into parts",
+                          human_bytes((int64_t)*size, text));
+    }
+    *bytes = octet_arena_alloc(session->arena, *size);
+    if (!*bytes)
+        return octet_arena_exhausted(session->arena, err);
+    protobuf_c_message_pack(request, *bytes);
+    return OCTET_OK;
 }
 
 enum octet_status session_call(struct session *session, const char *name,
@@ -235,23 +278,119 @@ enum octet_status session_call(struct session *session, const char *name,
                                struct octet_error *err)
 {
     const struct octet_method *method = octet_method_find(name);
-    size_t size = protobuf_c_message_get_packed_size(request);
+    const struct remote_method there = {method->name, method->response};
+    uint8_t *bytes;
+    size_t size;
+    enum octet_status status = pack(session, request, &bytes, &size, err);
 
-    if (size > INT32_MAX) { /* protobuf's own end */
-        char text[32];
-        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
-                          "the request would have %s; a message has at most 2 GiB: cut the arrays "
-                          "into parts",
-                          human_bytes((int64_t)size, text));
-    }
-    uint8_t *bytes = octet_arena_alloc(session->arena, size);
-    if (!bytes)
-        return octet_arena_exhausted(session->arena, err);
-    protobuf_c_message_pack(request, bytes);
+    if (status != OCTET_OK)
+        return status;
     session->cancel->deadline_ns = call_deadline(session, method);
-    enum octet_status status = session_server(session)
-                                   ? call_there(session, method, bytes, size, response, err)
-                                   : call_here(session, method, bytes, size, response, err);
+    status = session_server(session) ? call_there(session, &there, bytes, size, response, err)
+                                     : call_here(session, method, bytes, size, response, err);
     session->cancel->deadline_ns = 0; /* it was the call's, not the command's */
     return status;
+}
+
+static enum octet_status need_server(const struct session *session, struct octet_error *err)
+{
+    if (session_server(session))
+        return OCTET_OK;
+    return octet_fail(
+        err, OCTET_INVALID_ARGUMENT, NULL,
+        "sessions live in a daemon: start octetd, and give --server HOST:PORT (or set "
+        "OCTET_SERVER)");
+}
+
+enum octet_status session_ask(struct session *session, const char *name,
+                              const ProtobufCMessage *request,
+                              const ProtobufCMessageDescriptor *answer, ProtobufCMessage **response,
+                              struct octet_error *err)
+{
+    const struct remote_method method = {name, answer};
+    uint8_t *bytes;
+    size_t size;
+    enum octet_status status = need_server(session, err);
+
+    if (status == OCTET_OK)
+        status = pack(session, request, &bytes, &size, err);
+    if (status != OCTET_OK)
+        return status;
+    session->cancel->deadline_ns = deadline_after(session->arguments->timeout);
+    status = call_there(session, &method, bytes, size, response, err);
+    session->cancel->deadline_ns = 0;
+    return status;
+}
+
+struct stream {
+    struct session *session;
+    octet_arena *arena; /* of one message */
+    octet_client_stream *stream;
+};
+
+enum octet_status stream_open(struct session *session, const char *method, struct stream **out,
+                              struct octet_error *err)
+{
+    enum octet_status status = need_server(session, err);
+    struct stream *stream = OCTET_NEW(session->arena, struct stream);
+
+    if (status != OCTET_OK)
+        return status;
+    if (!stream || !(stream->arena = octet_arena_create_within(session->arena)))
+        return octet_arena_exhausted(session->arena, err);
+    stream->session = session;
+    session->cancel->deadline_ns = deadline_after(session->arguments->timeout);
+    status = connect_there(session, err);
+    if (status == OCTET_OK)
+        status = session->remote->library.stream_open(session->remote->client, method,
+                                                      session->cancel, &stream->stream, err);
+    if (status != OCTET_OK)
+        stream_end(stream);
+    else
+        *out = stream;
+    return status;
+}
+
+enum octet_status stream_send(struct stream *stream, const ProtobufCMessage *message,
+                              struct octet_error *err)
+{
+    size_t size = protobuf_c_message_get_packed_size(message);
+
+    octet_arena_reset(stream->arena);
+    uint8_t *bytes = octet_arena_alloc_unset(stream->arena, size);
+    if (!bytes)
+        return octet_arena_exhausted(stream->arena, err);
+    protobuf_c_message_pack(message, bytes);
+    return stream->session->remote->library.stream_send(stream->stream, bytes, size, err);
+}
+
+enum octet_status stream_close_send(struct stream *stream, struct octet_error *err)
+{
+    return stream->session->remote->library.stream_close_send(stream->stream, err);
+}
+
+enum octet_status stream_receive(struct stream *stream, const ProtobufCMessageDescriptor *what,
+                                 ProtobufCMessage **out, struct octet_error *err)
+{
+    const struct client_library *library = &stream->session->remote->library;
+    struct octet_client_reply reply;
+    bool more;
+    enum octet_status status = library->stream_receive(stream->stream, &reply, &more, err);
+
+    *out = NULL;
+    octet_arena_reset(stream->arena);
+    if (status == OCTET_OK && more)
+        status = octet_wire_decode(what, stream->arena, reply.data, reply.size, out, err);
+    library->clear(&reply);
+    return status;
+}
+
+void stream_end(struct stream *stream)
+{
+    if (!stream)
+        return;
+    if (stream->stream)
+        stream->session->remote->library.stream_destroy(stream->stream);
+    octet_arena_destroy(stream->arena);
+    stream->session->cancel->deadline_ns = 0;
 }

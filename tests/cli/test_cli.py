@@ -542,11 +542,27 @@ class Inspect(unittest.TestCase):
         answer = json.loads(run("plan", "deepseek3-tiny", "--json").out)
         done = run("plan", "deepseek3-tiny", "--batch", "2", "--seq", "32")
         self.assertEqual(done.rc, 0)
-        self.assertIn("batch of 2 x 32 tokens", done.out)
+        self.assertIn("training step of 2 x 32 tokens", done.out)
         self.assertIn(f"{int(answer['parameter_count']):,} values", done.out)
-        names = [row.split("  ")[0] for row in done.out.splitlines()[1:]]
-        self.assertEqual(names, ["parameters", "gradients", "optimizer", "activations", "memory",
-                                 "FLOPs forward", "FLOPs backward", "FLOPs"])
+        names = [row.split("  ")[0] for row in done.out.splitlines()]
+        for name in ("parameters", "gradients", "optimizer", "activations", "peak", "forward", "backward", "step"):
+            self.assertIn(name, names)
+        self.assertLess(names.index("peak"), names.index("forward"))
+
+    def test_plan_of_inference_has_no_gradients(self):
+        done = run("plan", "deepseek3-tiny", "--infer", "--batch", "1", "--length", "32")
+        self.assertEqual(done.rc, 0)
+        self.assertIn("forward pass of 1 x 32 tokens", done.out)
+        names = [row.split("  ")[0] for row in done.out.splitlines()]
+        for name in ("gradients", "optimizer", "backward", "step"):
+            self.assertNotIn(name, names)
+
+    def test_plan_lists_the_parts(self):
+        done = run("plan", *TINY, "quantize_mtp=true")
+        parts = {row.split()[0]: row.split() for row in done.out.splitlines() if "/" in row.split("  ")[0]}
+        self.assertIn("mtp_block/mtp_layer_1", parts)
+        self.assertNotIn("0.0", parts["mtp_block/mtp_layer_1"])
+        self.assertIn("0.0", parts["decoder/logits_dense"])
 
 
 class Figures(unittest.TestCase):
@@ -596,7 +612,9 @@ COMP_WORDS=(octet "$@"); COMP_CWORD=$#; _octet; echo "${COMPREPLY[@]}"
         def complete(*words):
             return subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True,
                                   check=True).stdout.split()
-        self.assertEqual(complete("tr"), ["trace"])
+        self.assertEqual(complete("tra"), ["trace", "train"])
+        self.assertEqual(complete("session", "s"), ["show", "save"])
+        self.assertEqual(complete("train", "deepseek3-t"), ["deepseek3-test", "deepseek3-tiny"])
         self.assertEqual(complete("trace", "deepseek3-t"), ["deepseek3-test", "deepseek3-tiny"])
         self.assertEqual(complete("check", "--fo"), ["--forbid", "--format"])
         self.assertEqual(complete("inspect", "--fo"), [])
