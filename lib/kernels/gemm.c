@@ -17,6 +17,7 @@ enum {
     CHUNK_COLUMNS = 512, /* so that packing rows costs a small part of using them */
     CHUNK_COLUMNS_MIN = 128,
     ITEMS_A_THREAD = 4, /* for balance, where the product is large enough */
+    SMALL = 1 << 19,    /* multiplications in some 15 us, in which no other thread wakes up */
     PANELS_MAX = 4,
     ALIGNMENT = 64
 };
@@ -36,8 +37,9 @@ struct work {
     size_t count;
     const struct oct_gemm_kernels *kernels;
     const struct octet_cancel *cancel;
-    char *buffers; /* by thread: struct bench, packed rows, packed columns */
-    size_t buffer_bytes, rows_bytes;
+    const struct oct_gemm_end *end; /* or NULL */
+    char *buffers; /* by thread: struct bench, packed rows, packed columns, sums without an out */
+    size_t buffer_bytes, rows_bytes, columns_bytes;
 };
 
 /* What a thread works in. */
@@ -133,6 +135,7 @@ struct item {
     const struct cut *cut;
     struct oct_gemm_view rows, columns;
     float *out;
+    size_t out_stride;
     char *rows_packed, *columns_packed;
     struct bench *bench;
 };
@@ -153,7 +156,7 @@ static void multiply(const struct item *item, const struct oct_gemm_kernels *ker
     const struct oct_gemm_path *path = item->cut->path;
     const size_t row_panel = pairs * path->pair_bytes * path->row_width;
     const size_t column_panel = pairs * path->pair_bytes * path->column_width;
-    const size_t stride = (size_t)item->g->out_stride;
+    const size_t stride = item->out_stride;
     const size_t row_count = item->rows.free_count, most = row_step(item);
     const char *a = item->rows_packed;
 
@@ -193,6 +196,28 @@ static void run_block(const struct item *item, const struct oct_gemm_kernels *ke
     }
 }
 
+/* All blocks of k; false: cancelled. */
+static bool run_blocks(const struct work *work, struct item *item)
+{
+    const struct oct_gemm *g = item->g;
+    struct bench *bench = item->bench;
+
+    for (size_t r = 0; g->k == 0 && r < item->rows.free_count; r++)
+        memset(item->out + r * item->out_stride, 0, item->columns.free_count * sizeof(float));
+    for (size_t k = 0; k < (size_t)g->k; k += OCT_GEMM_BLOCK) {
+        size_t depth = smaller(OCT_GEMM_BLOCK, (size_t)g->k - k);
+        int mode = (k == 0 ? OCT_GEMM_FIRST : 0) | (k + depth == (size_t)g->k ? OCT_GEMM_LAST : 0) |
+                   (item->cut->is_integer ? OCT_GEMM_INTEGER : 0);
+        /* An item can be long; what stops it is reported by the pool. */
+        if (octet_cancel_check(work->cancel, NULL) != OCTET_OK)
+            return false;
+        set_block(&item->rows, &g->lhs, k, depth, bench->row_depth);
+        set_block(&item->columns, &g->rhs, k, depth, bench->column_depth);
+        run_block(item, work->kernels, mode);
+    }
+    return true;
+}
+
 static void run_item(void *user, size_t index, size_t thread)
 {
     const struct work *work = user;
@@ -210,59 +235,82 @@ static void run_item(void *user, size_t index, size_t thread)
     struct bench *bench = (struct bench *)buffer;
     struct item item = {.g = g,
                         .cut = cut,
-                        .out = g->out + row * (size_t)g->out_stride + column,
                         .bench = bench,
                         .rows_packed = buffer + sizeof *bench,
                         .columns_packed = buffer + sizeof *bench + work->rows_bytes};
 
+    if (g->out) {
+        item.out = g->out + row * (size_t)g->out_stride + column;
+        item.out_stride = (size_t)g->out_stride;
+    } else {
+        item.out = (float *)(void *)(item.columns_packed + work->columns_bytes);
+        item.out_stride = cut->columns;
+    }
     item.rows = view_of(&g->lhs, row, smaller(cut->rows, (size_t)g->m - row), bench->row_offsets,
                         bench->row_depth);
     item.columns = view_of(&g->rhs, column, smaller(cut->columns, (size_t)g->n - column),
                            bench->column_offsets, bench->column_depth);
-    for (size_t r = 0; g->k == 0 && r < item.rows.free_count; r++)
-        memset(item.out + r * (size_t)g->out_stride, 0, item.columns.free_count * sizeof(float));
-    for (size_t k = 0; k < (size_t)g->k; k += OCT_GEMM_BLOCK) {
-        size_t depth = smaller(OCT_GEMM_BLOCK, (size_t)g->k - k);
-        int mode = (k == 0 ? OCT_GEMM_FIRST : 0) | (k + depth == (size_t)g->k ? OCT_GEMM_LAST : 0) |
-                   (cut->is_integer ? OCT_GEMM_INTEGER : 0);
-        /* An item can be long; what stops it is reported by the pool. */
-        if (octet_cancel_check(work->cancel, NULL) != OCTET_OK)
-            return;
-        set_block(&item.rows, &g->lhs, k, depth, bench->row_depth);
-        set_block(&item.columns, &g->rhs, k, depth, bench->column_depth);
-        run_block(&item, work->kernels, mode);
-    }
+    if (run_blocks(work, &item) && work->end)
+        work->end->end(work->end->user, low, (int64_t)row, (int64_t)item.rows.free_count,
+                       (int64_t)column, (int64_t)item.columns.free_count, item.out,
+                       (int64_t)item.out_stride);
 }
 
 /* ---- The list ---- */
 
-/* Cuts all products and finds the largest chunk of rows. */
+/* Cuts all products and finds the largest chunks. */
 static void plan(struct work *work, struct cut *cuts, size_t *begin, size_t threads)
 {
-    size_t rows_bytes = 0;
+    const struct oct_gemm_path *f32 = &work->kernels->f32; /* its panels are the larger ones */
+    size_t rows_bytes = 0, sums_bytes = 0, pairs = 0;
 
     begin[0] = 0;
     for (size_t i = 0; i < work->count; i++) {
-        cuts[i] = cut_product(&work->list[i], work->kernels, threads);
+        const struct oct_gemm *g = &work->list[i];
+        size_t depth = (smaller(OCT_GEMM_BLOCK, (size_t)g->k) + 1) / 2;
+        cuts[i] = cut_product(g, work->kernels, threads);
         begin[i + 1] = begin[i] + cuts[i].row_chunks * cuts[i].column_chunks;
-        size_t bytes = cuts[i].rows * cuts[i].path->pair_bytes * OCT_GEMM_BLOCK / 2;
+        size_t bytes = cuts[i].rows * cuts[i].path->pair_bytes * depth;
         rows_bytes = bytes > rows_bytes ? bytes : rows_bytes;
+        pairs = depth > pairs ? depth : pairs;
+        bytes = g->out ? 0 : cuts[i].rows * cuts[i].columns * sizeof(float);
+        sums_bytes = bytes > sums_bytes ? bytes : sums_bytes;
     }
-    const struct oct_gemm_path *f32 = &work->kernels->f32; /* its panels are the larger ones */
-    size_t columns_bytes = PANELS_MAX * f32->column_width * f32->pair_bytes * OCT_GEMM_BLOCK / 2;
+    size_t columns_bytes = PANELS_MAX * f32->column_width * f32->pair_bytes * pairs;
     work->rows_bytes = round_up(rows_bytes + OCT_GEMM_PANEL_SLACK, ALIGNMENT);
-    work->buffer_bytes = sizeof(struct bench) + work->rows_bytes +
-                         round_up(columns_bytes + OCT_GEMM_PANEL_SLACK, ALIGNMENT);
+    work->columns_bytes = round_up(columns_bytes + OCT_GEMM_PANEL_SLACK, ALIGNMENT);
+    work->buffer_bytes = sizeof(struct bench) + work->rows_bytes + work->columns_bytes +
+                         round_up(sums_bytes, ALIGNMENT);
     work->cuts = cuts;
     work->begin = begin;
+}
+
+static bool is_small(const struct oct_gemm *list, size_t count)
+{
+    double multiplications = 0;
+
+    for (size_t i = 0; i < count; i++)
+        multiplications += (double)list[i].m * (double)list[i].n * (double)list[i].k;
+    return multiplications < SMALL;
 }
 
 enum octet_status oct_gemm_run(const octet_workers *workers, const struct octet_cancel *cancel,
                                const struct oct_gemm *list, size_t count, struct octet_error *err)
 {
-    struct work work = {
-        .list = list, .count = count, .kernels = workers->kernels->gemm, .cancel = cancel};
-    size_t threads = oct_pool_threads(workers->pool);
+    return oct_gemm_run_to(workers, cancel, list, count, NULL, err);
+}
+
+enum octet_status oct_gemm_run_to(const octet_workers *workers, const struct octet_cancel *cancel,
+                                  const struct oct_gemm *list, size_t count,
+                                  const struct oct_gemm_end *end, struct octet_error *err)
+{
+    struct work work = {.list = list,
+                        .count = count,
+                        .kernels = workers->kernels->gemm,
+                        .cancel = cancel,
+                        .end = end};
+    struct oct_pool *pool = is_small(list, count) ? NULL : workers->pool;
+    size_t threads = oct_pool_threads(pool);
     enum octet_status status;
 
     if (count == 0)
@@ -278,7 +326,7 @@ enum octet_status oct_gemm_run(const octet_workers *workers, const struct octet_
         status = octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
                             "no memory for the working buffers of %zu products", count);
     else
-        status = oct_pool_run(workers->pool, begin[count], cancel, run_item, &work, err);
+        status = oct_pool_run(pool, begin[count], cancel, run_item, &work, err);
     free(work.buffers);
     free(begin);
     free(cuts);

@@ -27,7 +27,8 @@ struct oct_gemm_side {
     int64_t free_stride, depth_stride;
 };
 
-/* out[i * out_stride + j] = sum over k of lhs(i, k) * rhs(j, k), f32, m x n. Written whole. */
+/* out[i * out_stride + j] = sum over k of lhs(i, k) * rhs(j, k), f32, m x n. Written whole. out
+ * NULL: the sums are only for whoever ends them. */
 struct oct_gemm {
     int64_t m, n, k;
     struct oct_gemm_side lhs, rhs;
@@ -35,11 +36,25 @@ struct oct_gemm {
     int64_t out_stride;
 };
 
+/* What comes after the sums, done for each part of a product by the thread that has just added it
+ * up: rows [row, row + rows) and columns [column, column + columns) of product `index` of the list;
+ * sum (row + i, column + j) is sums[i * stride + j], in out where there is one. */
+struct oct_gemm_end {
+    void (*end)(void *user, size_t index, int64_t row, int64_t rows, int64_t column,
+                int64_t columns, float *sums, int64_t stride);
+    void *user;
+};
+
 /* All products of the list, which share the workers: batches, groups, tiles. Their outs do not
- * overlap. Working memory is malloc'ed, a few MiB a thread. Errors: RESOURCE_EXHAUSTED; what cancel
- * says, then outs hold anything. */
+ * overlap. Working memory is malloc'ed, up to 1.5 MiB a thread; a small list runs
+ * on the caller's thread alone. oct_gemm_run: nothing comes after the sums. Errors:
+ * RESOURCE_EXHAUSTED; what cancel says, then outs hold anything. */
 enum octet_status oct_gemm_run(const octet_workers *workers, const struct octet_cancel *cancel,
                                const struct oct_gemm *list, size_t count,
                                struct octet_error *err) OCTET_MUST_CHECK;
+enum octet_status oct_gemm_run_to(const octet_workers *workers, const struct octet_cancel *cancel,
+                                  const struct oct_gemm *list, size_t count,
+                                  const struct oct_gemm_end *end,
+                                  struct octet_error *err) OCTET_MUST_CHECK;
 
 #endif
