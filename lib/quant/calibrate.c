@@ -331,6 +331,38 @@ static enum octet_status measure(const struct octet_compute *compute,
     }
 }
 
+static bool clips(enum oct_method method, int count, const double *numbers)
+{
+    return method == OCT_METHOD_FIXED || method == OCT_METHOD_RMS || (count && numbers[0] < 1);
+}
+
+enum octet_status oct_calibration_shape(const struct octet_array *array, const struct oct_how *how,
+                                        const char *tile_field, struct oct_calibration *out,
+                                        struct octet_error *err)
+{
+    static float somewhere;
+    enum oct_method method;
+    double numbers[2] = {1, 1};
+    int count = oct_method_numbers(how->method, &method, numbers);
+
+    *out = (struct oct_calibration){.largest = how->qtype->largest};
+    enum octet_status status = scale_shape(array, how, tile_field, out, err);
+    if (status != OCTET_OK)
+        return status;
+    out->is_fixed = method == OCT_METHOD_FIXED;
+    out->clips = clips(method, count, numbers);
+    if (method == OCT_METHOD_MINMAX ||
+        (out->is_fixed && count == 2 && numbers[0] + numbers[1] != 0))
+        out->lower = &somewhere;
+    out->count = 1;
+    for (int32_t i = 0; i < out->rank; i++) {
+        if (out->is_fixed || how->mean_axes >> i & 1)
+            out->dim[i] = 1;
+        out->count *= out->dim[i];
+    }
+    return OCTET_OK;
+}
+
 enum octet_status oct_calibrate(const struct octet_compute *compute,
                                 const struct octet_array *array, const struct oct_how *how,
                                 const char *tile_field, struct oct_calibration *out,
@@ -354,6 +386,6 @@ enum octet_status oct_calibrate(const struct octet_compute *compute,
         multiply(array->dtype, out->count, out->upper, numbers[0]);
         multiply(array->dtype, out->count, out->lower, numbers[0]);
     }
-    out->clips = method == OCT_METHOD_RMS || (count && numbers[0] < 1);
+    out->clips = clips(method, count, numbers);
     return how->mean_axes ? average_all(compute, array->dtype, how->mean_axes, out, err) : OCTET_OK;
 }

@@ -3,9 +3,8 @@
  * Source: Qwix 0.1.8, core/dot_general_qt.py; formulas 8 to 11, 14, 17. */
 #include <string.h>
 
-#include "base/float_env.h"
-#include "quant/operand.h"
 #include "quant/panels.h"
+#include "quant/passes_private.h"
 #include "quant/sparsity.h"
 
 /* Channelwise along all axes that are not contracted, tiles along the last one that is. */
@@ -36,56 +35,78 @@ static enum octet_status check_block(const struct oct_setting *setting, const ch
                       setting->qtype->name, setting->qtype->block);
 }
 
-static enum octet_status quantize_side(struct oct_op *op, struct oct_side *side,
-                                       const struct oct_setting *setting,
-                                       const int32_t *contracting, int32_t count,
-                                       struct octet_error *err)
+enum octet_status oct_dot_quantize(struct oct_pass *pass, bool is_lhs, bool foresees,
+                                   struct octet_error *err)
 {
+    const struct octet_dot_dims *dims = &pass->matmul->dims;
+    struct oct_op *op = &pass->op;
+    struct oct_side *side = is_lhs ? &pass->lhs : &pass->rhs;
+    const struct oct_setting *setting = is_lhs ? &op->config.lhs : &op->config.rhs;
     const char *tile = op->config.tile_size;
     struct oct_how how;
-    enum octet_status status;
+    enum octet_status status = OCTET_OK;
 
-    if (side->given->is_quantized || !setting->qtype)
+    if (side->given->is_quantized || !op->config.is_quantized)
         return OCTET_OK;
+    if (!is_lhs && op->config.sparsity.m && !foresees) {
+        status =
+            oct_sparsify(&op->work, &side->original, &op->config.sparsity, &side->original, err);
+        side->value.array = op->record->rhs_sparse = side->original;
+    }
+    if (!setting->qtype || status != OCTET_OK)
+        return status;
     status = check_block(setting, tile, "rule.tile_size", err);
     if (status == OCTET_OK)
         status =
-            choose_how(side->original.rank, contracting, count, tile, "rule.tile_size", &how, err);
-    return status == OCTET_OK ? oct_side_quantize(op, side, setting, &how, "rule.tile_size", err)
-                              : status;
+            choose_how(side->original.rank, is_lhs ? dims->lhs_contracting : dims->rhs_contracting,
+                       dims->contracting_count, tile, "rule.tile_size", &how, err);
+    if (status != OCTET_OK)
+        return status;
+    return foresees ? oct_side_foresee(op, side, setting, &how, "rule.tile_size", err)
+                    : oct_side_quantize(op, side, setting, &how, "rule.tile_size", err);
 }
 
-static enum octet_status forward(struct oct_op *op, struct oct_side *lhs, struct oct_side *rhs,
-                                 const struct octet_dot_dims *dims, struct octet_error *err)
+enum octet_status oct_dot_shapes(struct oct_pass *pass, struct octet_error *err)
 {
-    const struct octet_sparsity *sparsity = &op->config.sparsity;
-    struct oct_product product = {.lhs = &lhs->value, .rhs = &rhs->value, .dims = *dims};
-    enum octet_status status = OCTET_OK;
+    const struct octet_dot_dims *dims = &pass->matmul->dims;
+    enum octet_status status = oct_dims_check(oct_value_shape(&pass->lhs.value),
+                                              oct_value_shape(&pass->rhs.value), dims, err);
 
-    for (int32_t i = 0; i < dims->contracting_count; i++) {
-        lhs->contracting |= 1u << dims->lhs_contracting[i];
-        rhs->contracting |= 1u << dims->rhs_contracting[i];
+    for (int32_t i = 0; i < dims->contracting_count && status == OCTET_OK; i++) {
+        pass->lhs.contracting |= 1u << dims->lhs_contracting[i];
+        pass->rhs.contracting |= 1u << dims->rhs_contracting[i];
     }
-    if (op->config.is_quantized) {
-        status = quantize_side(op, lhs, &op->config.lhs, dims->lhs_contracting,
-                               dims->contracting_count, err);
-        if (status == OCTET_OK && sparsity->m && !rhs->given->is_quantized) {
-            status = oct_sparsify(&op->work, &rhs->original, sparsity, &rhs->original, err);
-            rhs->value.array = op->record->rhs_sparse = rhs->original;
-        }
-        if (status == OCTET_OK)
-            status = quantize_side(op, rhs, &op->config.rhs, dims->rhs_contracting,
-                                   dims->contracting_count, err);
-    }
-    op->record->lhs = lhs->value.quantized;
-    op->record->rhs = rhs->value.quantized;
-    return status == OCTET_OK ? oct_product_run(op->compute, &product, &op->out->out, err) : status;
+    return status;
+}
+
+/* Axis of the result for each of batch axes, lhs' free and rhs' free ones. */
+static void result_axes(const struct oct_matmul *matmul, int32_t *axes)
+{
+    for (int32_t i = 0; i < OCTET_AXES_MAX; i++)
+        axes[i] = matmul->is_turned ? matmul->result_axes[i] : i;
+}
+
+enum octet_status oct_dot_forward(struct oct_pass *pass, struct octet_error *err)
+{
+    struct oct_op *op = &pass->op;
+    int32_t axes[OCTET_AXES_MAX];
+    struct oct_product product = {.lhs = &pass->lhs.value,
+                                  .rhs = &pass->rhs.value,
+                                  .dims = pass->matmul->dims,
+                                  .result_axes = axes,
+                                  .to = &op->to_out};
+
+    op->record->lhs = pass->lhs.value.quantized;
+    op->record->rhs = pass->rhs.value.quantized;
+    result_axes(pass->matmul, axes);
+    if (!pass->lhs.value.is_quantized && !pass->rhs.value.is_quantized)
+        oct_product_turn(&product, axes);
+    return oct_product_run(op->compute, &product, &op->out->out, err);
 }
 
 /* ---- backward ---- */
 
-/* One gradient: x is the operand it is for, y the other one. g's axes: batch, lhs free, rhs free.
- */
+/* One gradient: x is the operand it is for, y the other one. g's axes are the result's. */
 struct gradient {
     bool for_lhs;
     struct oct_side *x, *y;
@@ -98,7 +119,8 @@ struct gradient {
 };
 
 /* g is contracted with y's free axes; y's contracting axes, in ascending order, are x's. */
-static void choose_dims(struct gradient *gradient, const struct octet_dot_dims *forward)
+static void choose_dims(struct gradient *gradient, const struct octet_dot_dims *forward,
+                        const int32_t *axes)
 {
     const struct octet_array *x = oct_value_shape(&gradient->x->value);
     const struct octet_array *y = oct_value_shape(&gradient->y->value);
@@ -116,16 +138,19 @@ static void choose_dims(struct gradient *gradient, const struct octet_dot_dims *
 
     *dims = (struct octet_dot_dims){.contracting_count = y_count, .batch_count = batch};
     for (int32_t i = 0; i < batch; i++) {
-        dims->lhs_batch[i] = i;
+        dims->lhs_batch[i] = axes[i];
         dims->rhs_batch[i] = y_batch[i];
         gradient->result_axes[at++] = x_batch[i];
     }
     for (int32_t i = 0; i < y_count; i++) {
-        dims->lhs_contracting[i] = batch + (lhs ? x_count : 0) + i;
+        dims->lhs_contracting[i] = axes[batch + (lhs ? x_count : 0) + i];
         dims->rhs_contracting[i] = y_free[i];
     }
-    for (int32_t i = 0; i < x_count; i++)
-        gradient->result_axes[at++] = x_free[i];
+    axes += batch + (lhs ? 0 : y_count); /* x's free ones, which come as they stand in g */
+    for (int32_t axis = 0; axis < batch + x_count + y_count; axis++)
+        for (int32_t i = 0; i < x_count; i++)
+            if (axes[i] == axis)
+                gradient->result_axes[at++] = x_free[i];
     for (int32_t axis = 0; axis < y->rank; axis++)
         for (int32_t i = 0; i < contracting; i++)
             if (y_contracting[i] == axis)
@@ -233,46 +258,14 @@ static enum octet_status quantize_residual(struct oct_op *op, const struct gradi
     return status;
 }
 
-/* The result's last axis should be the columns, where numbers are written in a row; the product is
- * the same with its operands exchanged, as long as not both have scales. */
-static void exchange_if_better(struct oct_product *product, int32_t *axes)
-{
-    struct oct_product p = *product;
-    int32_t batch = p.dims.batch_count, others = batch + p.dims.contracting_count;
-    int32_t g_free = oct_value_shape(p.lhs)->rank - others;
-    int32_t y_free = oct_value_shape(p.rhs)->rank - others;
-    int32_t kept[OCTET_ARRAY_RANK_MAX];
-    bool is_better = false;
-
-    for (int32_t i = 0; i < g_free; i++)
-        is_better |= axes[batch + i] == batch + g_free + y_free - 1;
-    if (!is_better || (p.lhs->is_quantized && p.rhs->is_quantized))
-        return;
-    product->lhs = p.rhs;
-    product->rhs = p.lhs;
-    for (int32_t i = 0; i < OCTET_AXES_MAX; i++) {
-        product->dims.lhs_contracting[i] = p.dims.rhs_contracting[i];
-        product->dims.rhs_contracting[i] = p.dims.lhs_contracting[i];
-        product->dims.lhs_batch[i] = p.dims.rhs_batch[i];
-        product->dims.rhs_batch[i] = p.dims.lhs_batch[i];
-    }
-    memcpy(kept, axes + batch, (size_t)g_free * sizeof *axes);
-    memmove(axes + batch, axes + batch + g_free, (size_t)y_free * sizeof *axes);
-    memcpy(axes + batch + y_free, kept, (size_t)g_free * sizeof *axes);
-}
-
-static enum octet_status backward_one(struct oct_op *op, struct gradient *gradient,
-                                      const struct octet_dot_dims *forward,
-                                      const struct octet_array *cotangent, struct octet_array *out,
-                                      struct octet_error *err)
+static enum octet_status multiply(struct oct_op *op, struct gradient *gradient,
+                                  const struct octet_array *cotangent, const struct octet_array *to,
+                                  struct octet_array *out, struct octet_error *err)
 {
     struct octet_array g = *cotangent;
     struct oct_value y, factor = {.array = g};
     enum octet_status status;
 
-    if (gradient->x->given->is_quantized)
-        return OCTET_OK; /* no gradient of its own */
-    choose_dims(gradient, forward);
     status = oct_side_residual(op, gradient->y, &y, err);
     if (status == OCTET_OK && gradient->grad->qtype)
         status = quantize_gradient(op, gradient, &g, &y, &factor, err);
@@ -286,20 +279,45 @@ static enum octet_status backward_one(struct oct_op *op, struct gradient *gradie
                                   .result_axes = gradient->result_axes,
                                   .result_dtype = op->config.is_quantized
                                                       ? OCTET_DTYPE_UNSPECIFIED
-                                                      : gradient->x->original.dtype};
-    exchange_if_better(&product, gradient->result_axes);
+                                                      : gradient->x->original.dtype,
+                                  .to = to};
+    oct_product_turn(&product, gradient->result_axes);
     status = oct_product_run(op->compute, &product, out, err);
     return status == OCTET_OK ? oct_side_mask(op, gradient->x, out, err) : status;
 }
 
-static enum octet_status backward(struct oct_op *op, struct oct_side *lhs, struct oct_side *rhs,
-                                  const struct octet_dot_dims *dims, struct octet_error *err)
+/* The same with working memory of its own: the two gradients need it one after the other. */
+static enum octet_status backward_one(struct oct_pass *pass, struct gradient *gradient,
+                                      const struct octet_array *cotangent,
+                                      const struct octet_array *to, struct octet_array *out,
+                                      struct octet_error *err)
 {
+    struct oct_op *op = &pass->op;
+    octet_arena *outer = op->work.arena, *inner = NULL;
+    int32_t axes[OCTET_AXES_MAX];
+
+    result_axes(pass->matmul, axes);
+    choose_dims(gradient, &pass->matmul->dims, axes);
+    if (op->record == &op->unused) {
+        inner = octet_arena_create_within(outer);
+        if (!inner)
+            return octet_arena_exhausted(outer, err);
+        op->work.arena = inner;
+    }
+    enum octet_status status = multiply(op, gradient, cotangent, to, out, err);
+    op->work.arena = outer;
+    octet_arena_destroy(inner);
+    return status;
+}
+
+enum octet_status oct_dot_backward(struct oct_pass *pass, struct octet_error *err)
+{
+    struct oct_op *op = &pass->op;
     const struct oct_config *c = &op->config;
     struct oct_record *r = op->record;
     struct gradient for_lhs = {.for_lhs = true,
-                               .x = lhs,
-                               .y = rhs,
+                               .x = &pass->lhs,
+                               .y = &pass->rhs,
                                .grad = &c->dlhs_grad,
                                .residual = &c->dlhs_residual,
                                .tile_size = c->dlhs_tile_size,
@@ -307,8 +325,8 @@ static enum octet_status backward(struct oct_op *op, struct oct_side *lhs, struc
                                .pre = &r->g_dlhs_pre,
                                .g_quantized = &r->g_dlhs,
                                .y_quantized = &r->y_dlhs};
-    struct gradient for_rhs = {.x = rhs,
-                               .y = lhs,
+    struct gradient for_rhs = {.x = &pass->rhs,
+                               .y = &pass->lhs,
                                .grad = &c->drhs_grad,
                                .residual = &c->drhs_residual,
                                .tile_size = c->drhs_tile_size,
@@ -319,50 +337,12 @@ static enum octet_status backward(struct oct_op *op, struct oct_side *lhs, struc
     struct octet_array g;
     enum octet_status status = oct_cotangent(op, &op->out->out, &g, err);
 
-    if (status == OCTET_OK)
-        status = backward_one(op, &for_lhs, dims, &g, &op->out->lhs_grad, err);
-    if (status == OCTET_OK)
-        status = backward_one(op, &for_rhs, dims, &g, &op->out->rhs_grad, err);
-    if (status == OCTET_OK && c->is_quantized && c->sparsity.m && !rhs->given->is_quantized)
-        status =
-            oct_mask_sparse(&op->work, &rhs->given->array, &c->sparsity, &op->out->rhs_grad, err);
+    if (status == OCTET_OK && op->wants_lhs_grad)
+        status = backward_one(pass, &for_lhs, &g, &op->to_lhs_grad, &op->out->lhs_grad, err);
+    if (status == OCTET_OK && op->wants_rhs_grad)
+        status = backward_one(pass, &for_rhs, &g, &op->to_rhs_grad, &op->out->rhs_grad, err);
+    if (status == OCTET_OK && op->wants_rhs_grad && c->is_quantized && c->sparsity.m)
+        status = oct_mask_sparse(&op->work, &pass->rhs.given->array, &c->sparsity,
+                                 &op->out->rhs_grad, err);
     return status;
-}
-
-enum octet_status
-oct_quant_dot_general(const struct octet_compute *compute, const struct octet_operand *lhs,
-                      const struct octet_operand *rhs, const struct octet_dot_dims *dims,
-                      const struct octet_product_options *options, struct oct_record *record,
-                      struct octet_product *out, struct octet_error *err)
-{
-    struct oct_float_env env = oct_float_env_enter();
-    struct oct_side l, r;
-    struct oct_op op;
-    enum octet_status status = oct_op_begin(&op, compute, options, record, out, err);
-
-    if (status == OCTET_OK)
-        status = oct_side_check(&l, "lhs", lhs, err);
-    if (status == OCTET_OK)
-        status = oct_side_check(&r, "rhs", rhs, err);
-    if (status == OCTET_OK)
-        status = oct_dims_check(oct_value_shape(&l.value), oct_value_shape(&r.value), dims, err);
-    if (status == OCTET_OK)
-        status = forward(&op, &l, &r, dims, err);
-    if (status == OCTET_OK && options->cotangent)
-        status = backward(&op, &l, &r, dims, err);
-    if (status == OCTET_OK)
-        status = oct_op_finish(&op, &l, &r, err);
-    oct_op_end(&op);
-    oct_float_env_leave(env);
-    return status;
-}
-
-enum octet_status octet_dot_general(const struct octet_compute *compute,
-                                    const struct octet_operand *lhs,
-                                    const struct octet_operand *rhs,
-                                    const struct octet_dot_dims *dims,
-                                    const struct octet_product_options *options,
-                                    struct octet_product *out, struct octet_error *err)
-{
-    return oct_quant_dot_general(compute, lhs, rhs, dims, options, NULL, out, err);
 }

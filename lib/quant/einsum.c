@@ -7,9 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/float_env.h"
 #include "quant/panels.h"
-#include "quant/record.h"
+#include "quant/passes_private.h"
 
 struct equation {
     char lhs[OCTET_AXES_MAX + 1], rhs[OCTET_AXES_MAX + 1], result[OCTET_AXES_MAX + 1];
@@ -108,66 +107,6 @@ static struct octet_dot_dims dims_of(const char *result, const char *a, const ch
     return dims;
 }
 
-/* out axis i = array's axis from[i]. */
-static enum octet_status transpose(octet_arena *arena, const struct octet_array *array,
-                                   const int32_t *from, struct octet_array *out,
-                                   struct octet_error *err)
-{
-    int64_t stride[OCTET_ARRAY_RANK_MAX], dim[OCTET_ARRAY_RANK_MAX], turned[OCTET_ARRAY_RANK_MAX];
-    int64_t count = octet_array_elements(array);
-    size_t bytes = octet_dtype_bytes(array->dtype);
-    const int64_t *offsets;
-    struct octet_array made;
-    enum octet_status status;
-
-    oct_strides(array, stride);
-    for (int32_t i = 0; i < array->rank; i++) {
-        dim[i] = array->dim[from[i]];
-        turned[i] = stride[from[i]];
-    }
-    status = octet_array_create(arena, array->dtype, array->rank, dim, &made, err);
-    if (status == OCTET_OK)
-        status = oct_offsets(arena, array->rank, dim, NULL, turned, &offsets, NULL, err);
-    for (int64_t i = 0; i < count && status == OCTET_OK; i++)
-        memcpy((char *)made.data + (size_t)i * bytes,
-               (const char *)array->data + (size_t)offsets[i] * bytes, bytes);
-    if (status == OCTET_OK)
-        *out = made;
-    return status;
-}
-
-/* dot_general(lhs, rhs) whose result is turned into the equation's order; the cotangent the other
- * way. */
-static enum octet_status
-run_turned(const struct octet_compute *compute, const struct equation *e, const char *names,
-           const struct octet_operand *lhs, const struct octet_operand *rhs,
-           const struct octet_dot_dims *dims, const struct octet_product_options *options,
-           struct oct_record *record, struct octet_product *out, struct octet_error *err)
-{
-    struct octet_product_options turned = *options;
-    int32_t to_result[OCTET_AXES_MAX], to_dot[OCTET_AXES_MAX];
-    int32_t rank = (int32_t)strlen(names);
-    struct octet_array cotangent;
-    enum octet_status status;
-
-    for (int32_t i = 0; i < rank; i++) {
-        to_result[i] = index_of(names, e->result[i]);
-        to_dot[i] = index_of(e->result, names[i]);
-    }
-    if (options->cotangent) {
-        if (options->cotangent->rank != rank)
-            return octet_fail(err, OCTET_INVALID_ARGUMENT, "cotangent.shape",
-                              "has rank %d, the result %d", options->cotangent->rank, rank);
-        status = transpose(compute->arena, options->cotangent, to_dot, &cotangent, err);
-        if (status != OCTET_OK)
-            return status;
-        turned.cotangent = &cotangent;
-    }
-    status = oct_quant_dot_general(compute, lhs, rhs, dims, &turned, record, out, err);
-    return status == OCTET_OK ? transpose(compute->arena, &out->out, to_result, &out->out, err)
-                              : status;
-}
-
 static void exchange(struct oct_record *record, struct octet_product *out)
 {
     struct octet_array grad = out->lhs_grad;
@@ -184,16 +123,59 @@ static void exchange(struct oct_record *record, struct octet_product *out)
     }
 }
 
+/* A recorded array of the result's axes with those of dot_general's own result: out axis i = axis
+ * from[i]. */
+static enum octet_status turn(octet_arena *arena, const int32_t *from, struct octet_array *array,
+                              struct octet_error *err)
+{
+    int64_t stride[OCTET_ARRAY_RANK_MAX], dim[OCTET_ARRAY_RANK_MAX], turned[OCTET_ARRAY_RANK_MAX];
+    size_t bytes = octet_dtype_bytes(array->dtype);
+    const int64_t *offsets;
+    struct octet_array made;
+    enum octet_status status;
+
+    if (!array->data)
+        return OCTET_OK;
+    oct_strides(array, stride);
+    for (int32_t i = 0; i < array->rank; i++) {
+        dim[i] = array->dim[from[i]];
+        turned[i] = stride[from[i]];
+    }
+    status = octet_array_create(arena, array->dtype, array->rank, dim, &made, err);
+    if (status == OCTET_OK)
+        status = oct_offsets(arena, array->rank, dim, NULL, turned, &offsets, NULL, err);
+    if (status != OCTET_OK)
+        return status;
+    for (int64_t i = 0; i < octet_array_elements(&made); i++)
+        memcpy((char *)made.data + (size_t)i * bytes,
+               (const char *)array->data + (size_t)offsets[i] * bytes, bytes);
+    *array = made;
+    return OCTET_OK;
+}
+
+/* Records tell what dot_general saw. */
+static enum octet_status turn_record(octet_arena *arena, const int32_t *axes,
+                                     struct oct_record *record, struct octet_error *err)
+{
+    struct octet_array *arrays[] = {&record->g_dlhs_pre,    &record->g_dlhs.qvalue,
+                                    &record->g_dlhs.scale,  &record->g_drhs_pre,
+                                    &record->g_drhs.qvalue, &record->g_drhs.scale};
+    enum octet_status status = OCTET_OK;
+
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays && status == OCTET_OK; i++)
+        status = turn(arena, axes, arrays[i], err);
+    return status;
+}
+
 static const struct octet_array *shape_of(const struct octet_operand *operand)
 {
     return operand->is_quantized ? &operand->quantized.qvalue : &operand->array;
 }
 
 static enum octet_status check_shapes(const struct equation *e, const char *equation,
-                                      const struct octet_operand *lhs,
-                                      const struct octet_operand *rhs, struct octet_error *err)
+                                      const struct octet_array *l, const struct octet_array *r,
+                                      struct octet_error *err)
 {
-    const struct octet_array *l = shape_of(lhs), *r = shape_of(rhs);
     char a[160], b[160];
 
     if (l->rank != (int32_t)strlen(e->lhs))
@@ -223,15 +205,11 @@ static void exchange_names(struct octet_error *err)
         err->field[0] = 'l';
 }
 
-enum octet_status oct_quant_einsum(const struct octet_compute *compute, const char *equation,
-                                   const struct octet_operand *lhs, const struct octet_operand *rhs,
-                                   const struct octet_product_options *options,
-                                   struct oct_record *record, struct octet_product *out,
-                                   struct octet_error *err)
+enum octet_status oct_matmul_from_einsum(const char *equation, const struct octet_array *lhs,
+                                         const struct octet_array *rhs, struct oct_matmul *matmul,
+                                         bool *is_exchanged, struct octet_error *err)
 {
-    struct octet_product_options flipped = *options;
     char names[2 * OCTET_AXES_MAX + 1];
-    struct octet_dot_dims dims;
     struct equation e;
     const char *why = parse(equation, &e);
 
@@ -240,19 +218,47 @@ enum octet_status oct_quant_einsum(const struct octet_compute *compute, const ch
     enum octet_status status = check_shapes(&e, equation, lhs, rhs, err);
     if (status != OCTET_OK)
         return status;
+    matmul->kind = OCT_MATMUL_DOT;
+    matmul->is_turned = false;
     result_names(e.result, e.lhs, e.rhs, names);
-    if (strcmp(names, e.result) == 0) {
-        dims = dims_of(e.result, e.lhs, e.rhs);
-        return oct_quant_dot_general(compute, lhs, rhs, &dims, options, record, out, err);
+    *is_exchanged = strcmp(names, e.result) != 0;
+    if (!*is_exchanged) {
+        matmul->dims = dims_of(e.result, e.lhs, e.rhs);
+        return OCTET_OK;
     }
     /* JAX takes the operands in the other order where this one does not give the result as it
      * stands. */
     result_names(e.result, e.rhs, e.lhs, names);
-    dims = dims_of(e.result, e.rhs, e.lhs);
-    if (options->weight_operand != OCTET_WEIGHT_NONE)
-        flipped.weight_operand =
-            options->weight_operand == OCTET_WEIGHT_LHS ? OCTET_WEIGHT_RHS : OCTET_WEIGHT_LHS;
-    status = run_turned(compute, &e, names, rhs, lhs, &dims, &flipped, record, out, err);
+    matmul->dims = dims_of(e.result, e.rhs, e.lhs);
+    matmul->is_turned = true;
+    for (int32_t i = 0; names[i]; i++)
+        matmul->result_axes[i] = index_of(e.result, names[i]);
+    if (matmul->weight_operand != OCTET_WEIGHT_NONE)
+        matmul->weight_operand =
+            matmul->weight_operand == OCTET_WEIGHT_LHS ? OCTET_WEIGHT_RHS : OCTET_WEIGHT_LHS;
+    return OCTET_OK;
+}
+
+enum octet_status oct_quant_einsum(const struct octet_compute *compute, const char *equation,
+                                   const struct octet_operand *lhs, const struct octet_operand *rhs,
+                                   const struct octet_product_options *options,
+                                   struct oct_record *record, struct octet_product *out,
+                                   struct octet_error *err)
+{
+    struct octet_product_options chosen = *options;
+    struct oct_matmul matmul = {.weight_operand = options->weight_operand};
+    bool is_exchanged;
+    enum octet_status status =
+        oct_matmul_from_einsum(equation, shape_of(lhs), shape_of(rhs), &matmul, &is_exchanged, err);
+
+    if (status != OCTET_OK)
+        return status;
+    chosen.weight_operand = matmul.weight_operand;
+    if (!is_exchanged)
+        return oct_quant_matmul(compute, &matmul, lhs, rhs, NULL, &chosen, record, out, err);
+    status = oct_quant_matmul(compute, &matmul, rhs, lhs, NULL, &chosen, record, out, err);
+    if (status == OCTET_OK && record)
+        status = turn_record(compute->arena, matmul.result_axes, record, err);
     if (status == OCTET_OK)
         exchange(record, out);
     else

@@ -11,25 +11,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/float_env.h"
 #include "kernels/kernels.h"
-#include "quant/operand.h"
 #include "quant/panels.h"
-
-/* A grouped op: rows first[e] .. first[e + 1] of lhs go with matrix e of rhs. */
-struct grouped {
-    struct oct_op op;
-    enum octet_grouped_op kind;
-    bool transpose_rhs;
-    int64_t m, k, n, groups;
-    int64_t *first;         /* [groups + 1] */
-    int32_t k_axis, n_axis; /* of rhs */
-    struct oct_side lhs, rhs;
-};
+#include "quant/passes_private.h"
 
 /* ---- checks ---- */
 
-static enum octet_status check_ranks(const struct grouped *g, const struct octet_array *lhs,
+static enum octet_status check_ranks(const struct oct_pass *g, const struct octet_array *lhs,
                                      const struct octet_array *rhs, struct octet_error *err)
 {
     char a[160], b[160];
@@ -40,7 +28,7 @@ static enum octet_status check_ranks(const struct grouped *g, const struct octet
     if (rhs->rank != 3)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "rhs.shape", "%s is not %s",
                           octet_array_shape_text(rhs, a, sizeof a),
-                          g->transpose_rhs ? "[groups, n, k]" : "[groups, k, n]");
+                          g->matmul->transpose_rhs ? "[groups, n, k]" : "[groups, k, n]");
     if (lhs->dim[1] != rhs->dim[g->k_axis])
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "rhs.shape",
                           "%s does not contract with lhs %s: dimension %d is %" PRId64
@@ -51,7 +39,7 @@ static enum octet_status check_ranks(const struct grouped *g, const struct octet
     return OCTET_OK;
 }
 
-static enum octet_status read_sizes(struct grouped *g, const struct octet_array *sizes,
+static enum octet_status read_sizes(struct oct_pass *g, const struct octet_array *sizes,
                                     struct octet_error *err)
 {
     const int32_t *size = sizes->data;
@@ -88,7 +76,7 @@ static enum octet_status read_sizes(struct grouped *g, const struct octet_array 
 
 /* A quantized rhs may have a scale for each group; nothing finer than what rows and columns tell.
  */
-static enum octet_status check_scales(const struct grouped *g, struct octet_error *err)
+static enum octet_status check_scales(const struct oct_pass *g, struct octet_error *err)
 {
     const struct octet_array *l = &g->lhs.value.quantized.scale, *r = &g->rhs.value.quantized.scale;
     char shape[160];
@@ -102,6 +90,33 @@ static enum octet_status check_scales(const struct grouped *g, struct octet_erro
                           "%s has tiles along the groups; 1 or one for each is possible",
                           octet_array_shape_text(r, shape, sizeof shape));
     return OCTET_OK;
+}
+
+enum octet_status oct_grouped_shapes(struct oct_pass *g, struct octet_error *err)
+{
+    const struct octet_array *l = oct_value_shape(&g->lhs.value);
+    const struct octet_array *r = oct_value_shape(&g->rhs.value);
+
+    g->k_axis = g->matmul->transpose_rhs ? 2 : 1;
+    g->n_axis = g->matmul->transpose_rhs ? 1 : 2;
+    enum octet_status status = check_ranks(g, l, r, err);
+    if (status != OCTET_OK)
+        return status;
+    g->m = l->dim[0];
+    g->k = l->dim[1];
+    g->n = r->dim[g->n_axis];
+    g->groups = r->dim[0];
+    g->lhs.contracting = 1u << 1;
+    g->rhs.contracting = 1u << g->k_axis;
+    return OCTET_OK;
+}
+
+enum octet_status oct_grouped_sizes(struct oct_pass *g, const struct octet_array *sizes,
+                                    struct octet_error *err)
+{
+    enum octet_status status = read_sizes(g, sizes, err);
+
+    return status == OCTET_OK ? check_scales(g, err) : status;
 }
 
 /* ---- settings ---- */
@@ -138,13 +153,12 @@ static const char *note_on(const struct octet_rule *rule, enum octet_grouped_op 
                   : "";
 }
 
-/* The settings that count: the rule without what a grouped matmul has no place for. */
-static enum octet_status choose_settings(struct grouped *g, struct octet_rule *plain,
-                                         struct octet_product_options *options,
-                                         struct octet_error *err)
+enum octet_status oct_grouped_settings(enum oct_matmul_kind kind, struct octet_rule *plain,
+                                       struct octet_product_options *options,
+                                       struct octet_error *err)
 {
     const struct octet_rule *rule = options->rule;
-    bool drops = g->kind == OCTET_RAGGED_DOT && options->qwix_compatible;
+    bool drops = kind == OCT_MATMUL_RAGGED_DOT && options->qwix_compatible;
 
     options->weight_operand = OCTET_WEIGHT_RHS;
     if (!rule)
@@ -154,7 +168,7 @@ static enum octet_status choose_settings(struct grouped *g, struct octet_rule *p
                           "Qwix's ragged_dot needs a type for the activations; without "
                           "qwix_compatible they stay as they are");
     *plain = *rule;
-    if (drops || g->kind == OCTET_GMM)
+    if (drops || kind == OCT_MATMUL_GMM)
         plain->tile_size = plain->bwd_weight_grad_tile_size = "";
     plain->sparsity = (struct octet_sparsity){0};
     plain->act_static_scale = false;
@@ -181,9 +195,30 @@ struct part {
     size_t rhs_step;
 };
 
+static void *element_at(const struct octet_array *array, int64_t at)
+{
+    return (char *)array->data + at * (int64_t)octet_dtype_bytes(array->dtype);
+}
+
 static const void *element(const struct octet_array *array, int64_t at)
 {
-    return (const char *)array->data + at * (int64_t)octet_dtype_bytes(array->dtype);
+    return element_at(array, at);
+}
+
+/* gmm sums, scales and rounds once. */
+static enum octet_dtype rounding_of(const struct oct_pass *g, enum octet_dtype result)
+{
+    return g->matmul->kind == OCT_MATMUL_GMM ? OCTET_DTYPE_F32 : result;
+}
+
+/* Zeros what no product writes: rows behind the groups, all of it when sums are empty. */
+static void clear_rest(const struct oct_pass *g, const struct octet_array *out)
+{
+    int64_t columns = out->dim[1], row = g->n && g->k ? g->first[g->groups] : 0;
+
+    if (columns && g->m > row)
+        memset(element_at(out, row * columns), 0,
+               (size_t)((g->m - row) * columns) * octet_dtype_bytes(out->dtype));
 }
 
 static enum octet_status counting(octet_arena *arena, int64_t count, int64_t step,
@@ -198,7 +233,7 @@ struct row_tables {
     int64_t k, n, tile, depth_step, column_step;
 };
 
-static enum octet_status make_row_tables(struct grouped *g, const struct part *part,
+static enum octet_status make_row_tables(struct oct_pass *g, const struct part *part,
                                          struct row_tables *t, struct oct_places *places,
                                          struct octet_error *err)
 {
@@ -221,7 +256,7 @@ static enum octet_status make_row_tables(struct grouped *g, const struct part *p
     return status;
 }
 
-static struct oct_panel row_panel(const struct grouped *g, const struct part *part,
+static struct oct_panel row_panel(const struct oct_pass *g, const struct part *part,
                                   const struct row_tables *t, int64_t e, int64_t round)
 {
     int64_t row = g->first[e], depth = round * t->tile;
@@ -247,8 +282,8 @@ static struct oct_panel row_panel(const struct grouped *g, const struct part *pa
 
 /* Rows of lhs with the matrix of their group: the forward product, and dlhs, where rhs' other axis
  * is contracted. out: [m, columns]. */
-static enum octet_status by_rows(struct grouped *g, const struct part *part, int32_t depth_axis,
-                                 int32_t column_axis, enum octet_dtype rounding,
+static enum octet_status by_rows(struct oct_pass *g, const struct part *part, int32_t depth_axis,
+                                 int32_t column_axis, enum octet_dtype result,
                                  struct octet_array *out, struct octet_error *err)
 {
     octet_arena *arena = g->op.work.arena;
@@ -256,8 +291,11 @@ static enum octet_status by_rows(struct grouped *g, const struct part *part, int
                            .n = part->rhs->dim[column_axis],
                            .depth_step = depth_axis == 1 ? part->rhs->dim[2] : 1,
                            .column_step = column_axis == 1 ? part->rhs->dim[2] : 1};
-    struct oct_panels panels = {
-        .compute = g->op.compute, .scratch = arena, .result = out, .rounding = rounding};
+    struct oct_panels panels = {.compute = g->op.compute,
+                                .scratch = arena,
+                                .result = out,
+                                .rounding = rounding_of(g, result),
+                                .through = result};
     struct oct_panel *list = OCTET_NEW_ARRAY(arena, g->groups, struct oct_panel);
     enum octet_status status;
 
@@ -277,16 +315,19 @@ static enum octet_status by_rows(struct grouped *g, const struct part *part, int
 
 /* For each group the product over its rows: drhs. a [m, rows], b [m, columns]; out [groups, rows,
  * columns]. */
-static enum octet_status by_groups(struct grouped *g, const struct octet_array *a,
+static enum octet_status by_groups(struct oct_pass *g, const struct octet_array *a,
                                    const float *a_scale, int64_t a_step,
                                    const struct octet_array *b, const float *b_scale, size_t b_step,
-                                   enum octet_dtype rounding, struct octet_array *out,
+                                   enum octet_dtype result, struct octet_array *out,
                                    struct octet_error *err)
 {
     octet_arena *arena = g->op.work.arena;
     int64_t rows = a->dim[1], columns = b->dim[1];
-    struct oct_panels panels = {
-        .compute = g->op.compute, .scratch = arena, .result = out, .rounding = rounding};
+    struct oct_panels panels = {.compute = g->op.compute,
+                                .scratch = arena,
+                                .result = out,
+                                .rounding = rounding_of(g, result),
+                                .through = result};
     struct oct_panel *list = OCTET_NEW_ARRAY(arena, g->groups, struct oct_panel);
     const int64_t *scale_rows, *a_rows, *a_depth, *b_depth;
     enum octet_status status;
@@ -310,8 +351,11 @@ static enum octet_status by_groups(struct grouped *g, const struct octet_array *
     panels.places.is_contiguous = true;
     for (int64_t e = 0; e < g->groups; e++) {
         int64_t row = g->first[e];
-        if (g->first[e + 1] == row) /* an empty group's gradient stays zero */
+        if (g->first[e + 1] == row) { /* an empty group's gradient */
+            memset(element_at(out, e * rows * columns), 0,
+                   (size_t)(rows * columns) * octet_dtype_bytes(out->dtype));
             continue;
+        }
         list[count++] = (struct oct_panel){
             .gemm = {.m = rows,
                      .n = columns,
@@ -331,8 +375,8 @@ static enum octet_status by_groups(struct grouped *g, const struct octet_array *
 /* ---- forward ---- */
 
 /* A product's operands where one of them, or both, are dequantized first: formulas 9 and 12. */
-static enum octet_status slow_if_needed(struct grouped *g, struct oct_value *a, struct oct_value *b,
-                                        bool is_finer, struct octet_error *err)
+static enum octet_status slow_if_needed(struct oct_pass *g, struct oct_value *a,
+                                        struct oct_value *b, bool is_finer, struct octet_error *err)
 {
     bool is_slow = is_finer || (!a->is_quantized && oct_value_dtype(a)) ||
                    (!b->is_quantized && oct_value_dtype(b)) ||
@@ -349,12 +393,6 @@ static enum octet_status slow_if_needed(struct grouped *g, struct oct_value *a, 
     return status;
 }
 
-/* gmm sums, scales and rounds once. */
-static enum octet_dtype rounding_of(const struct grouped *g, enum octet_dtype result)
-{
-    return g->kind == OCTET_GMM ? OCTET_DTYPE_F32 : result;
-}
-
 /* Tiles of a scale along the contracting axis. */
 static int64_t tiles_of(const struct oct_value *value, int32_t axis)
 {
@@ -362,7 +400,7 @@ static int64_t tiles_of(const struct oct_value *value, int32_t axis)
 }
 
 /* Dequantize first: small tiles, tiles that the sides do not share, tiles of the columns. */
-static bool is_finer(const struct grouped *g, const struct oct_value *lhs,
+static bool is_finer(const struct oct_pass *g, const struct oct_value *lhs,
                      const struct oct_value *rhs)
 {
     int64_t l = tiles_of(lhs, 1), r = tiles_of(rhs, g->k_axis), most = l > r ? l : r;
@@ -374,7 +412,7 @@ static bool is_finer(const struct grouped *g, const struct oct_value *lhs,
 }
 
 /* rhs' scales as [groups][tiles][columns], however its axes lie. */
-static enum octet_status rhs_scales(struct grouped *g, const struct octet_array *scale,
+static enum octet_status rhs_scales(struct oct_pass *g, const struct octet_array *scale,
                                     struct part *part, struct octet_error *err)
 {
     int64_t extent[] = {scale->dim[0], scale->dim[g->k_axis], scale->dim[g->n_axis]};
@@ -399,12 +437,15 @@ static enum octet_status rhs_scales(struct grouped *g, const struct octet_array 
     return status;
 }
 
-static enum octet_status forward(struct grouped *g, struct octet_error *err)
+enum octet_status oct_grouped_forward(struct oct_pass *g, struct octet_error *err)
 {
     struct oct_value lhs = g->lhs.value, rhs = g->rhs.value;
     enum octet_dtype result = oct_promote(oct_value_dtype(&lhs), oct_value_dtype(&rhs));
     int64_t dim[] = {g->m, g->n};
     struct part part = {.tiles = 1};
+
+    g->op.record->lhs = g->lhs.value.quantized;
+    g->op.record->rhs = g->rhs.value.quantized;
     enum octet_status status = slow_if_needed(g, &lhs, &rhs, is_finer(g, &lhs, &rhs), err);
 
     part.lhs = oct_value_shape(&lhs);
@@ -422,45 +463,57 @@ static enum octet_status forward(struct grouped *g, struct octet_error *err)
             part.tiles = rhs.quantized.scale.dim[g->k_axis];
     }
     if (status == OCTET_OK)
-        status = octet_array_create(g->op.compute->arena, result, 2, dim, &g->op.out->out, err);
-    if (status != OCTET_OK || !g->m || !g->n || !g->k)
+        status = oct_op_result(&g->op, &g->op.to_out, result, 2, dim, &g->op.out->out, err);
+    if (status != OCTET_OK)
         return status;
-    return by_rows(g, &part, g->k_axis, g->n_axis, rounding_of(g, result), &g->op.out->out, err);
+    clear_rest(g, &g->op.out->out);
+    if (!g->m || !g->n || !g->k)
+        return status;
+    return by_rows(g, &part, g->k_axis, g->n_axis, result, &g->op.out->out, err);
 }
 
-static enum octet_status quantize_operands(struct grouped *g, struct octet_error *err)
+enum octet_status oct_grouped_quantize(struct oct_pass *g, bool is_lhs, bool foresees,
+                                       struct octet_error *err)
 {
     const struct oct_config *c = &g->op.config;
     bool tiles = c->is_quantized && c->tile_size[0];
-    struct oct_how lhs_how = {
-        .channelwise = 1u << 0, .tiled_axis = tiles ? 1 : -1, .tile_size = c->tile_size};
-    struct oct_how rhs_how = {.channelwise = 1u << g->n_axis,
-                              .tiled_axis = tiles ? g->k_axis : -1,
-                              .tile_size = c->tile_size};
-    enum octet_status status = OCTET_OK;
+    struct oct_side *side = is_lhs ? &g->lhs : &g->rhs;
+    const struct oct_setting *setting = is_lhs ? &c->lhs : &c->rhs;
+    int32_t k_axis = is_lhs ? 1 : g->k_axis;
+    struct oct_how how = {.channelwise = 1u << (is_lhs ? 0 : g->n_axis),
+                          .tiled_axis = tiles ? k_axis : -1,
+                          .tile_size = c->tile_size};
 
-    g->lhs.contracting = 1u << 1;
-    g->rhs.contracting = 1u << g->k_axis;
-    if (c->is_quantized) {
-        if (!tiles &&
-            ((c->lhs.qtype && c->lhs.qtype->block) || (c->rhs.qtype && c->rhs.qtype->block)))
-            return octet_fail(err, OCTET_INVALID_ARGUMENT, "rule.tile_size",
-                              "block-scaled types need tiles, which this rule does not give%s",
-                              g->kind == OCTET_GMM ? " to a gmm" : "");
-        status = oct_side_quantize(&g->op, &g->lhs, &c->lhs, &lhs_how, "rule.tile_size", err);
-        if (status == OCTET_OK)
-            status = oct_side_quantize(&g->op, &g->rhs, &c->rhs, &rhs_how, "rule.tile_size", err);
-    }
-    g->op.record->lhs = g->lhs.value.quantized;
-    g->op.record->rhs = g->rhs.value.quantized;
-    return status;
+    if (!c->is_quantized)
+        return OCTET_OK;
+    if (!tiles && ((c->lhs.qtype && c->lhs.qtype->block) || (c->rhs.qtype && c->rhs.qtype->block)))
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, "rule.tile_size",
+                          "block-scaled types need tiles, which this rule does not give%s",
+                          g->matmul->kind == OCT_MATMUL_GMM ? " to a gmm" : "");
+    return foresees ? oct_side_foresee(&g->op, side, setting, &how, "rule.tile_size", err)
+                    : oct_side_quantize(&g->op, side, setting, &how, "rule.tile_size", err);
 }
 
 /* ---- backward ---- */
 
+/* gmm folds scales also when g stays as it is; ragged_dot then dequantizes. */
+static bool folds_scale(const struct oct_pass *g, bool is_lhs)
+{
+    const struct oct_setting *setting = is_lhs ? &g->op.config.drhs_grad : &g->op.config.dlhs_grad;
+
+    return setting->qtype || g->matmul->kind == OCT_MATMUL_GMM;
+}
+
+bool oct_grouped_is_reusable(const struct oct_pass *g, bool is_lhs)
+{
+    const struct oct_side *side = is_lhs ? &g->lhs : &g->rhs;
+
+    return !folds_scale(g, is_lhs) || side->value.quantized.scale.dim[is_lhs ? 1 : g->k_axis] == 1;
+}
+
 /* The residual of a side: its bare codes after the scale went onto *gradient, where that is
  * possible. */
-static enum octet_status fold_scale(struct grouped *g, struct oct_side *side, bool folds,
+static enum octet_status fold_scale(struct oct_pass *g, struct oct_side *side, bool folds,
                                     struct octet_array *gradient, struct oct_value *residual,
                                     struct octet_error *err)
 {
@@ -477,7 +530,7 @@ static enum octet_status fold_scale(struct grouped *g, struct oct_side *side, bo
     bool fits = !q->zero_point.data && q->scale.dim[is_lhs ? 1 : g->k_axis] == 1 &&
                 (is_lhs || q->scale.dim[g->n_axis] == 1 || q->scale.dim[g->n_axis] == g->n) &&
                 (is_lhs || q->scale.dim[0] == 1);
-    if (folds && q->scale.dim[is_lhs ? 1 : g->k_axis] != 1 && side->original.data) {
+    if (folds && q->scale.dim[is_lhs ? 1 : g->k_axis] != 1 && !side->given->is_quantized) {
         *residual = (struct oct_value){.array = side->original}; /* as dot_general's with tiles */
         return OCTET_OK;
     }
@@ -500,14 +553,13 @@ static enum octet_status fold_scale(struct grouped *g, struct oct_side *side, bo
 }
 
 /* The gradient as one product takes it: scaled, quantized along `axis`. */
-static enum octet_status prepare(struct grouped *g, struct oct_side *y,
+static enum octet_status prepare(struct oct_pass *g, struct oct_side *y,
                                  const struct oct_setting *setting, int32_t axis,
                                  const struct octet_array *cotangent, struct octet_array *pre,
                                  struct octet_quantized *recorded, struct oct_value *gradient,
                                  struct oct_value *residual, struct octet_error *err)
 {
-    /* gmm folds scales also when g stays as it is; ragged_dot then dequantizes. */
-    bool folds = setting->qtype || g->kind == OCTET_GMM;
+    bool folds = folds_scale(g, y == &g->lhs);
     struct octet_array array = *cotangent;
     const char *tile = axis == 1 ? g->op.config.drhs_tile_size : g->op.config.dlhs_tile_size;
     struct oct_how how = {
@@ -532,15 +584,15 @@ static enum octet_status prepare(struct grouped *g, struct oct_side *y,
     return status;
 }
 
-static enum octet_dtype gradient_dtype(const struct grouped *g, const struct oct_side *x,
+static enum octet_dtype gradient_dtype(const struct oct_pass *g, const struct oct_side *x,
                                        const struct oct_value *a, const struct oct_value *b)
 {
-    if (g->kind == OCTET_GMM || !g->op.config.is_quantized)
+    if (g->matmul->kind == OCT_MATMUL_GMM || !g->op.config.is_quantized)
         return x->original.dtype;
     return oct_promote(oct_value_dtype(a), oct_value_dtype(b));
 }
 
-static enum octet_status backward_lhs(struct grouped *g, const struct octet_array *cotangent,
+static enum octet_status backward_lhs(struct oct_pass *g, const struct octet_array *cotangent,
                                       struct octet_error *err)
 {
     struct oct_value gradient, rhs;
@@ -556,24 +608,26 @@ static enum octet_status backward_lhs(struct grouped *g, const struct octet_arra
     if (status == OCTET_OK && gradient.is_quantized)
         status = oct_scale_values(&g->op.work, &gradient.quantized.scale, &part.lhs_scale, err);
     if (status == OCTET_OK)
-        status = octet_array_create(g->op.compute->arena, dtype, 2, dim, &g->op.out->lhs_grad, err);
+        status =
+            oct_op_result(&g->op, &g->op.to_lhs_grad, dtype, 2, dim, &g->op.out->lhs_grad, err);
     if (status != OCTET_OK)
         return status;
+    clear_rest(g, &g->op.out->lhs_grad);
     part.lhs = oct_value_shape(&gradient);
     part.rhs = oct_value_shape(&rhs);
     part.lhs_row_step = part.lhs_scale && gradient.quantized.scale.dim[0] != 1;
     if (!g->m || !g->n || !g->k)
         return OCTET_OK;
-    return by_rows(g, &part, g->n_axis, g->k_axis, rounding_of(g, dtype), &g->op.out->lhs_grad,
-                   err);
+    return by_rows(g, &part, g->n_axis, g->k_axis, dtype, &g->op.out->lhs_grad, err);
 }
 
-static enum octet_status backward_rhs(struct grouped *g, const struct octet_array *cotangent,
+static enum octet_status backward_rhs(struct oct_pass *g, const struct octet_array *cotangent,
                                       struct octet_error *err)
 {
     struct oct_value gradient, lhs;
     const float *scale = NULL;
-    int64_t dim[] = {g->groups, g->transpose_rhs ? g->n : g->k, g->transpose_rhs ? g->k : g->n};
+    int64_t dim[] = {g->groups, g->matmul->transpose_rhs ? g->n : g->k,
+                     g->matmul->transpose_rhs ? g->k : g->n};
     struct octet_array *out = &g->op.out->rhs_grad;
     enum octet_status status =
         prepare(g, &g->lhs, &g->op.config.drhs_grad, 1, cotangent, &g->op.record->g_drhs_pre,
@@ -585,97 +639,60 @@ static enum octet_status backward_rhs(struct grouped *g, const struct octet_arra
     if (status == OCTET_OK && gradient.is_quantized)
         status = oct_scale_values(&g->op.work, &gradient.quantized.scale, &scale, err);
     if (status == OCTET_OK)
-        status = octet_array_create(g->op.compute->arena, dtype, 3, dim, out, err);
+        status = oct_op_result(&g->op, &g->op.to_rhs_grad, dtype, 3, dim, out, err);
     if (status != OCTET_OK)
         return status;
-    if (!g->m || !g->n || !g->k)
+    if (!g->m || !g->n || !g->k) {
+        if (octet_array_bytes(out))
+            memset(out->data, 0, (size_t)octet_array_bytes(out));
         return OCTET_OK;
+    }
     const struct octet_array *a = oct_value_shape(&lhs), *b = oct_value_shape(&gradient);
     int64_t step = scale && gradient.quantized.scale.dim[1] != 1;
-    enum octet_dtype rounding = rounding_of(g, dtype);
-    return g->transpose_rhs ? by_groups(g, b, scale, step, a, NULL, 0, rounding, out, err)
-                            : by_groups(g, a, NULL, 0, b, scale, (size_t)step, rounding, out, err);
+    return g->matmul->transpose_rhs
+               ? by_groups(g, b, scale, step, a, NULL, 0, dtype, out, err)
+               : by_groups(g, a, NULL, 0, b, scale, (size_t)step, dtype, out, err);
 }
 
-static enum octet_status backward(struct grouped *g, struct octet_error *err)
+/* With working memory of its own, unless a record keeps all: the two gradients need it one after
+ * the other. */
+static enum octet_status within(struct oct_pass *g,
+                                enum octet_status (*gradient)(struct oct_pass *g,
+                                                              const struct octet_array *cotangent,
+                                                              struct octet_error *err),
+                                const struct octet_array *cotangent, struct octet_error *err)
+{
+    octet_arena *outer = g->op.work.arena, *inner;
+
+    if (g->op.record != &g->op.unused)
+        return gradient(g, cotangent, err);
+    inner = octet_arena_create_within(outer);
+    if (!inner)
+        return octet_arena_exhausted(outer, err);
+    g->op.work.arena = inner;
+    enum octet_status status = gradient(g, cotangent, err);
+    g->op.work.arena = outer;
+    octet_arena_destroy(inner);
+    return status;
+}
+
+enum octet_status oct_grouped_backward(struct oct_pass *g, struct octet_error *err)
 {
     struct octet_array cotangent;
     enum octet_status status = oct_cotangent(&g->op, &g->op.out->out, &cotangent, err);
 
-    if (status == OCTET_OK && !g->lhs.given->is_quantized)
-        status = backward_lhs(g, &cotangent, err);
-    if (status == OCTET_OK && !g->rhs.given->is_quantized)
-        status = backward_rhs(g, &cotangent, err);
+    if (status == OCTET_OK && g->op.wants_lhs_grad)
+        status = within(g, backward_lhs, &cotangent, err);
+    if (status == OCTET_OK && g->op.wants_rhs_grad)
+        status = within(g, backward_rhs, &cotangent, err);
     return status;
 }
 
 /* ---- */
 
-static enum octet_status run(struct grouped *g, const struct octet_operand *lhs,
-                             const struct octet_operand *rhs, const struct octet_array *group_sizes,
-                             struct octet_error *err)
+const char *oct_grouped_note(const struct octet_rule *rule, enum oct_matmul_kind kind,
+                             bool qwix_compatible)
 {
-    enum octet_status status = oct_side_check(&g->lhs, "lhs", lhs, err);
-
-    if (status == OCTET_OK)
-        status = oct_side_check(&g->rhs, "rhs", rhs, err);
-    if (status != OCTET_OK)
-        return status;
-    const struct octet_array *l = oct_value_shape(&g->lhs.value);
-    const struct octet_array *r = oct_value_shape(&g->rhs.value);
-    g->k_axis = g->transpose_rhs ? 2 : 1;
-    g->n_axis = g->transpose_rhs ? 1 : 2;
-    status = check_ranks(g, l, r, err);
-    if (status != OCTET_OK)
-        return status;
-    g->m = l->dim[0];
-    g->k = l->dim[1];
-    g->n = r->dim[g->n_axis];
-    g->groups = r->dim[0];
-    status = read_sizes(g, group_sizes, err);
-    if (status == OCTET_OK)
-        status = check_scales(g, err);
-    if (status == OCTET_OK)
-        status = quantize_operands(g, err);
-    if (status == OCTET_OK)
-        status = forward(g, err);
-    if (status == OCTET_OK && g->op.options->cotangent)
-        status = backward(g, err);
-    return status == OCTET_OK ? oct_op_finish(&g->op, &g->lhs, &g->rhs, err) : status;
-}
-
-enum octet_status
-oct_quant_ragged_dot(const struct octet_compute *compute, const struct octet_operand *lhs,
-                     const struct octet_operand *rhs, const struct octet_array *group_sizes,
-                     bool transpose_rhs, enum octet_grouped_op op,
-                     const struct octet_product_options *options, struct oct_record *record,
-                     struct octet_product *out, struct octet_error *err)
-{
-    struct grouped g = {.kind = op, .transpose_rhs = transpose_rhs};
-    struct octet_product_options chosen = *options;
-    struct octet_rule plain;
-    enum octet_status status = choose_settings(&g, &plain, &chosen, err);
-
-    if (status != OCTET_OK)
-        return status;
-    struct oct_float_env env = oct_float_env_enter();
-    status = oct_op_begin(&g.op, compute, &chosen, record, out, err);
-    if (status == OCTET_OK && options->rule && g.op.config.is_quantized)
-        out->note = note_on(options->rule, op, op == OCTET_RAGGED_DOT && options->qwix_compatible);
-    if (status == OCTET_OK)
-        status = run(&g, lhs, rhs, group_sizes, err);
-    oct_op_end(&g.op);
-    oct_float_env_leave(env);
-    return status;
-}
-
-enum octet_status octet_ragged_dot(const struct octet_compute *compute,
-                                   const struct octet_operand *lhs, const struct octet_operand *rhs,
-                                   const struct octet_array *group_sizes, bool transpose_rhs,
-                                   enum octet_grouped_op op,
-                                   const struct octet_product_options *options,
-                                   struct octet_product *out, struct octet_error *err)
-{
-    return oct_quant_ragged_dot(compute, lhs, rhs, group_sizes, transpose_rhs, op, options, NULL,
-                                out, err);
+    return note_on(rule, kind == OCT_MATMUL_GMM ? OCTET_GMM : OCTET_RAGGED_DOT,
+                   kind == OCT_MATMUL_RAGGED_DOT && qwix_compatible);
 }

@@ -1,6 +1,7 @@
 /* See operand.h. */
 #include "quant/operand.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,6 +43,16 @@ enum octet_status oct_op_begin(struct oct_op *op, const struct octet_compute *co
             return octet_arena_exhausted(compute->arena, err);
         op->work.arena = op->scratch;
     }
+    return OCTET_OK;
+}
+
+enum octet_status oct_op_result(const struct oct_op *op, const struct octet_array *to,
+                                enum octet_dtype dtype, int32_t rank, const int64_t *dim,
+                                struct octet_array *out, struct octet_error *err)
+{
+    if (!to->data)
+        return octet_array_create(op->compute->arena, dtype, rank, dim, out, err);
+    *out = *to;
     return OCTET_OK;
 }
 
@@ -121,20 +132,55 @@ static enum octet_status mean_axes(const struct oct_config *config, int32_t rank
     return OCTET_OK;
 }
 
-enum octet_status oct_side_quantize(struct oct_op *op, struct oct_side *side,
-                                    const struct oct_setting *setting, struct oct_how *how,
-                                    const char *tile_field, struct octet_error *err)
+/* The rest of `how`: what the setting says. */
+static enum octet_status complete(const struct oct_op *op, const struct oct_side *side,
+                                  const struct oct_setting *setting, struct oct_how *how,
+                                  struct octet_error *err)
 {
-    enum octet_status status = OCTET_OK;
-
-    if (side->given->is_quantized || !setting->qtype)
-        return OCTET_OK;
     how->qtype = setting->qtype;
     how->method = setting->method;
     if (setting->disable_channelwise_axes)
         how->channelwise = 0;
-    if (setting->is_static)
-        status = mean_axes(&op->config, side->original.rank, &how->mean_axes, err);
+    return setting->is_static ? mean_axes(&op->config, side->original.rank, &how->mean_axes, err)
+                              : OCTET_OK;
+}
+
+enum octet_status oct_side_foresee(const struct oct_op *op, struct oct_side *side,
+                                   const struct oct_setting *setting, struct oct_how *how,
+                                   const char *tile_field, struct octet_error *err)
+{
+    struct octet_quantized *q = &side->value.quantized;
+    struct oct_calibration *c = &side->calibration;
+
+    if (side->given->is_quantized || !setting->qtype)
+        return OCTET_OK;
+    enum octet_status status = complete(op, side, setting, how, err);
+    if (status == OCTET_OK)
+        status = oct_calibration_shape(&side->original, how, tile_field, c, err);
+    if (status != OCTET_OK)
+        return status;
+    side->is_calibrated = true;
+    side->has_blocks = setting->qtype->block != 0;
+    side->value = (struct oct_value){.is_quantized = true};
+    q->qvalue = side->original;
+    q->qvalue.dtype = setting->qtype->dtype;
+    q->scale = (struct octet_array){.dtype = side->original.dtype, .rank = c->rank};
+    memcpy(q->scale.dim, c->dim, sizeof c->dim);
+    q->zero_point = q->scale;
+    q->zero_point.dtype = setting->qtype->dtype;
+    q->qvalue.data = q->scale.data = q->zero_point.data = NULL;
+    return OCTET_OK;
+}
+
+enum octet_status oct_side_quantize(struct oct_op *op, struct oct_side *side,
+                                    const struct oct_setting *setting, struct oct_how *how,
+                                    const char *tile_field, struct octet_error *err)
+{
+    struct octet_quantized places = side->value.quantized;
+
+    if (side->given->is_quantized || !setting->qtype)
+        return OCTET_OK;
+    enum octet_status status = complete(op, side, setting, how, err);
     if (status == OCTET_OK)
         status =
             oct_calibrate(&op->work, &side->original, how, tile_field, &side->calibration, err);
@@ -142,9 +188,19 @@ enum octet_status oct_side_quantize(struct oct_op *op, struct oct_side *side,
         return status;
     side->is_calibrated = true;
     side->has_blocks = setting->qtype->block != 0;
-    side->value = (struct oct_value){.is_quantized = true};
-    return oct_quantize_calibrated(&op->work, &side->original, how->qtype, &side->calibration,
-                                   &side->value.quantized, err);
+    side->value = (struct oct_value){.is_quantized = true, .quantized = places};
+    return oct_quantize_into(&op->work, &side->original, how->qtype, &side->calibration,
+                             &side->value.quantized, err);
+}
+
+void *oct_keep_take(struct oct_keep *keep, size_t bytes)
+{
+    void *at = keep->at;
+
+    bytes = (bytes + 63) / 64 * 64;
+    assert(bytes <= (size_t)(keep->end - keep->at));
+    keep->at += bytes;
+    return at;
 }
 
 /* ---- residuals ---- */
@@ -163,9 +219,10 @@ static bool is_tiled(const struct oct_side *side)
 
 /* Backward does not contract the axis that forward did, so a scale that differs along it cannot be
  * moved onto g. A block-scaled type has such a scale, or an axis that is one block. */
-static bool is_reusable(const struct oct_op *op, const struct oct_side *side)
+bool oct_side_is_reusable(const struct oct_op *op, const struct oct_side *side)
 {
-    return !op->config.use_original_residuals && !side->has_blocks && !is_tiled(side);
+    return op->config.is_quantized && !op->config.use_original_residuals && !side->has_blocks &&
+           !is_tiled(side);
 }
 
 enum octet_status oct_side_residual(struct oct_op *op, struct oct_side *side, struct oct_value *out,
@@ -177,7 +234,7 @@ enum octet_status oct_side_residual(struct oct_op *op, struct oct_side *side, st
     *out = side->value;
     if (!side->value.is_quantized)
         return OCTET_OK;
-    if (is_reusable(op, side) && op->config.is_quantized) {
+    if (oct_side_is_reusable(op, side)) {
         if (!side->value.quantized.zero_point.data ||
             (!op->config.dlhs_grad.qtype && !op->config.drhs_grad.qtype))
             return OCTET_OK;
@@ -209,10 +266,15 @@ enum octet_status oct_cotangent(struct oct_op *op, const struct octet_array *out
     return oct_array_cast(&op->work, given, out->dtype, g, err);
 }
 
+bool oct_side_masks(const struct oct_op *op, const struct oct_side *side)
+{
+    return side->is_calibrated && side->calibration.clips && !op->config.disable_gradient_clipping;
+}
+
 enum octet_status oct_side_mask(struct oct_op *op, const struct oct_side *side,
                                 struct octet_array *gradient, struct octet_error *err)
 {
-    if (!side->is_calibrated || !side->calibration.clips || op->config.disable_gradient_clipping)
+    if (!oct_side_masks(op, side))
         return OCTET_OK;
     return oct_mask_gradient(&op->work, &side->original, &side->calibration, gradient, err);
 }
@@ -240,24 +302,38 @@ static enum octet_status side_stats(struct oct_op *op, const struct oct_side *si
     return status;
 }
 
-static enum octet_status cotangent_stats(struct oct_op *op, struct octet_error *err)
+static void write_digest(const struct octet_array *out, char digest[33])
+{
+    XXH128_hash_t hash = XXH3_128bits(out->data, (size_t)octet_array_bytes(out));
+
+    snprintf(digest, 33, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64, (uint64_t)hash.low64);
+}
+
+enum octet_status oct_op_forward_figures(struct oct_op *op, const struct oct_side *lhs,
+                                         const struct oct_side *rhs, struct octet_error *err)
+{
+    struct octet_product *out = op->out;
+
+    if (!op->options->numerics)
+        return OCTET_OK;
+    enum octet_status status = side_stats(op, lhs, &out->lhs, err);
+    if (status == OCTET_OK)
+        status = side_stats(op, rhs, &out->rhs, err);
+    write_digest(&out->out, out->digest);
+    return status;
+}
+
+enum octet_status oct_op_backward_figures(struct oct_op *op, struct octet_error *err)
 {
     enum octet_status status = OCTET_OK;
 
-    if (!op->options->cotangent)
+    if (!op->options->cotangent || !op->options->numerics)
         return OCTET_OK;
     if (!op->cotangent_stats.figures.is_quantized)
         status =
             oct_stats_add(&op->work, op->options->cotangent, NULL, 0, &op->cotangent_stats, err);
     oct_stats_finish(&op->cotangent_stats, &op->out->cotangent);
     return status;
-}
-
-static void write_digest(const struct octet_array *out, char digest[33])
-{
-    XXH128_hash_t hash = XXH3_128bits(out->data, (size_t)octet_array_bytes(out));
-
-    snprintf(digest, 33, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64, (uint64_t)hash.low64);
 }
 
 enum octet_status oct_op_finish(struct oct_op *op, const struct oct_side *lhs,
@@ -268,13 +344,7 @@ enum octet_status oct_op_finish(struct oct_op *op, const struct oct_side *lhs,
 
     if (op->options->out_dtype)
         status = oct_array_cast(op->compute, &out->out, op->options->out_dtype, &out->out, err);
-    if (status != OCTET_OK || !op->options->numerics)
-        return status;
-    status = side_stats(op, lhs, &out->lhs, err);
     if (status == OCTET_OK)
-        status = side_stats(op, rhs, &out->rhs, err);
-    if (status == OCTET_OK)
-        status = cotangent_stats(op, err);
-    write_digest(&out->out, out->digest);
-    return status;
+        status = oct_op_forward_figures(op, lhs, rhs, err);
+    return status == OCTET_OK ? oct_op_backward_figures(op, err) : status;
 }

@@ -17,8 +17,19 @@ struct oct_op {
     struct oct_record *record; /* never NULL */
     struct oct_record unused;
     struct octet_product *out;
-    struct oct_stats lhs_stats, rhs_stats, cotangent_stats;
+    /* Where results go, of the caller's; data NULL: they are made. */
+    struct octet_array to_out, to_lhs_grad, to_rhs_grad;
+    bool wants_lhs_grad, wants_rhs_grad;
+    struct oct_keep *keep; /* NULL: forward and backward are one call */
+    struct oct_stats cotangent_stats;
 };
+
+/* Memory for what backward needs of forward. */
+struct oct_keep {
+    unsigned char *at, *end;
+};
+/* 64-aligned. Programmer's error when there is no room. */
+void *oct_keep_take(struct oct_keep *keep, size_t bytes);
 
 /* Checks out_dtype, makes the config, begins *out. oct_op_end frees working memory, whatever came
  * before. */
@@ -40,10 +51,22 @@ struct oct_side {
     struct oct_calibration calibration;
 };
 
+/* What there is of a quantization beforehand: side's original (its shape), value, calibration are
+ * set, but for data. No-op where side_quantize does nothing. */
+enum octet_status oct_side_foresee(const struct oct_op *op, struct oct_side *side,
+                                   const struct oct_setting *setting, struct oct_how *how,
+                                   const char *tile_field,
+                                   struct octet_error *err) OCTET_MUST_CHECK;
+/* Can backward use the codes of a foreseen or quantized side? (dot_general, einsum) */
+bool oct_side_is_reusable(const struct oct_op *op, const struct oct_side *side);
+/* Does backward mask the side's gradient, for which it needs the side's numbers? */
+bool oct_side_masks(const struct oct_op *op, const struct oct_side *side);
+
 enum octet_status oct_side_check(struct oct_side *side, const char *name,
                                  const struct octet_operand *given,
                                  struct octet_error *err) OCTET_MUST_CHECK;
-/* how: all but qtype and method, which are the setting's. */
+/* how: all but qtype and method, which are the setting's. Codes, scale and zero point go where the
+ * side's value.quantized has data; else into working memory. */
 enum octet_status oct_side_quantize(struct oct_op *op, struct oct_side *side,
                                     const struct oct_setting *setting, struct oct_how *how,
                                     const char *tile_field,
@@ -67,6 +90,18 @@ enum octet_status oct_cotangent(struct oct_op *op, const struct octet_array *out
 enum octet_status oct_side_mask(struct oct_op *op, const struct oct_side *side,
                                 struct octet_array *gradient,
                                 struct octet_error *err) OCTET_MUST_CHECK;
+
+/* A result: where it is to go, or made, zeroed, in the results' arena. */
+enum octet_status oct_op_result(const struct oct_op *op, const struct octet_array *to,
+                                enum octet_dtype dtype, int32_t rank, const int64_t *dim,
+                                struct octet_array *out, struct octet_error *err) OCTET_MUST_CHECK;
+
+/* Figures of operands (forward), of the cotangent (backward). */
+enum octet_status oct_op_forward_figures(struct oct_op *op, const struct oct_side *lhs,
+                                         const struct oct_side *rhs,
+                                         struct octet_error *err) OCTET_MUST_CHECK;
+enum octet_status oct_op_backward_figures(struct oct_op *op,
+                                          struct octet_error *err) OCTET_MUST_CHECK;
 
 /* The last steps: stats, digest, cast of out. */
 enum octet_status oct_op_finish(struct oct_op *op, const struct oct_side *lhs,

@@ -116,13 +116,34 @@ static void put_total(const struct round *round, int64_t origin, int64_t column,
     put(round, origin, column, n, cast);
 }
 
+/* R's numbers of the only round: through another type if need be, cast, put. */
+static void put_once(const struct round *round, int64_t origin, int64_t column, int64_t n, void *y)
+{
+    const struct oct_panels *panels = round->panels;
+    const struct oct_kernels *kernels = panels->compute->workers->kernels;
+    enum octet_dtype from = panels->rounding, to = panels->result->dtype;
+    float values[PIECE], cast[PIECE];
+    const void *last = values;
+
+    kernels->decode(from, (size_t)n, y, values);
+    if (panels->through && panels->through != from) {
+        kernels->cast(panels->through, (size_t)n, values, cast);
+        kernels->decode(panels->through, (size_t)n, cast, values);
+    }
+    if (to != OCTET_DTYPE_F32) {
+        kernels->cast(to, (size_t)n, values, cast);
+        last = cast;
+    }
+    put(round, origin, column, n, last);
+}
+
+/* Columns [column, column + n) of a row, n up to PIECE. sum may be where the result goes. */
 static void finish_piece(const struct round *round, const struct oct_panel *panel, int64_t row,
-                         int64_t column, int64_t n)
+                         int64_t column, int64_t n, const float *sum)
 {
     const struct oct_panels *panels = round->panels;
     const struct oct_kernels *kernels = panels->compute->workers->kernels;
     int64_t at = row * panel->gemm.n + column, origin = panel->origin + panels->places.rows[row];
-    const float *sum = panel->gemm.out + at;
     const float *ls = panel->lhs_scale ? panel->lhs_scale + panel->lhs_index[row] : NULL;
     const float *rs =
         panel->rhs_scale ? panel->rhs_scale + (size_t)column * panel->rhs_stride : NULL;
@@ -130,7 +151,8 @@ static void finish_piece(const struct round *round, const struct oct_panel *pane
 
     if (panel->has_shift)
         sum = less_shift(panel, panels->rounding, n, sum, panel->shift.out + at, shifted);
-    bool is_direct = !panels->total && panels->rounding == panels->result->dtype;
+    bool is_direct = !panels->total && panels->rounding == panels->result->dtype &&
+                     (!panels->through || panels->through == panels->rounding);
     void *to = is_direct && panels->places.is_contiguous
                    ? (char *)panels->result->data + (size_t)(origin + column) * round->element_bytes
                    : (void *)y;
@@ -144,17 +166,14 @@ static void finish_piece(const struct round *round, const struct oct_panel *pane
     if (is_direct) {
         if (to == y)
             put(round, origin, column, n, y);
-        return;
+    } else if (!panels->total) {
+        put_once(round, origin, column, n, y);
+    } else {
+        float *total = panels->total + (panel->gemm.out - panels->sums) + at;
+        add_round(round, n, y, total);
+        if (round->index + 1 == round->rounds)
+            put_total(round, origin, column, n, total);
     }
-    float only[PIECE], *total = only;
-    if (panels->total)
-        total = panels->total + (panel->gemm.out - panels->sums) + at;
-    struct round once = *round;
-    if (!panels->total)
-        once.index = 0;
-    add_round(&once, n, y, total);
-    if (round->index + 1 == round->rounds)
-        put_total(round, origin, column, n, total);
 }
 
 static void finish_item(void *user, size_t item, size_t thread)
@@ -171,8 +190,9 @@ static void finish_item(void *user, size_t item, size_t thread)
         const struct oct_panel *panel = &round->list[p];
         for (int64_t column = 0; column < panel->gemm.n && panel->gemm.k; column += PIECE) {
             int64_t left = panel->gemm.n - column;
-            finish_piece(round, panel, row - round->first_row[p], column,
-                         left < PIECE ? left : PIECE);
+            int64_t of_panel = row - round->first_row[p];
+            finish_piece(round, panel, of_panel, column, left < PIECE ? left : PIECE,
+                         panel->gemm.out + of_panel * panel->gemm.n + column);
         }
     }
 }
@@ -239,6 +259,62 @@ static enum octet_status multiply(struct oct_panels *panels, struct oct_panel *l
     return oct_gemm_run(panels->compute->workers, panels->compute->cancel, products, n, err);
 }
 
+/* ---- one round, without zero points: finished where the sums are added up ---- */
+
+/* What lies in the middle of work is still in cache; of a result in f32 it even is the result's own
+ * memory. */
+static void finish_part(void *user, size_t index, int64_t row, int64_t rows, int64_t column,
+                        int64_t columns, float *sums, int64_t stride)
+{
+    const struct round *round = user;
+    const struct oct_panel *panel = &round->list[index];
+
+    if (!panel->gemm.k)
+        return;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j += PIECE)
+            finish_piece(round, panel, row + i, column + j,
+                         columns - j < PIECE ? columns - j : PIECE, sums + i * stride + j);
+}
+
+/* Elements from each row of the result to the next, where they are even; else 0. */
+static int64_t row_step(const struct oct_panels *panels, const struct oct_panel *list, size_t count)
+{
+    int64_t rows = 0;
+
+    for (size_t i = 0; i < count; i++)
+        rows = list[i].gemm.m > rows ? list[i].gemm.m : rows;
+    int64_t step = rows > 1 ? panels->places.rows[1] : list[0].gemm.n;
+    for (int64_t i = 0; i < rows; i++)
+        if (panels->places.rows[i] != i * step)
+            return 0;
+    return step;
+}
+
+static enum octet_status run_fused(struct round *round, struct oct_panel *list,
+                                   struct octet_error *err)
+{
+    const struct oct_panels *panels = round->panels;
+    struct oct_gemm *products = OCTET_NEW_ARRAY(panels->scratch, round->count, struct oct_gemm);
+    struct oct_gemm_end end = {finish_part, round};
+    int64_t step = row_step(panels, list, round->count);
+    bool in_place = panels->rounding == OCTET_DTYPE_F32 && !panels->lhs_rounding &&
+                    panels->result->dtype == OCTET_DTYPE_F32 && panels->places.is_contiguous &&
+                    step && (!panels->through || panels->through == OCTET_DTYPE_F32);
+    bool has_scale = false;
+
+    if (!products)
+        return octet_arena_exhausted(panels->scratch, err);
+    for (size_t i = 0; i < round->count; i++) {
+        list[i].gemm.out = in_place ? (float *)panels->result->data + list[i].origin : NULL;
+        list[i].gemm.out_stride = step;
+        has_scale |= list[i].lhs_scale || list[i].rhs_scale;
+        products[i] = list[i].gemm;
+    }
+    return oct_gemm_run_to(panels->compute->workers, panels->compute->cancel, products,
+                           round->count, in_place && !has_scale ? NULL : &end, err);
+}
+
 enum octet_status oct_panels_add(struct oct_panels *panels, struct oct_panel *list, size_t count,
                                  size_t round, size_t rounds, struct octet_error *err)
 {
@@ -249,7 +325,12 @@ enum octet_status oct_panels_add(struct oct_panels *panels, struct oct_panel *li
                       .rounds = rounds,
                       .element_bytes = octet_dtype_bytes(panels->result->dtype)};
     enum octet_status status = OCTET_OK;
+    bool has_shift = false;
 
+    for (size_t i = 0; i < count; i++)
+        has_shift |= list[i].has_shift;
+    if (rounds == 1 && !has_shift && count)
+        return run_fused(&r, list, err);
     if (round == 0)
         status = make_room(panels, list, count, rounds, err);
     if (status == OCTET_OK)

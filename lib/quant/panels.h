@@ -38,6 +38,9 @@ struct oct_panels {
     /* When not unspecified: the sum and lhs' scale are rounded to this, R begins with rhs' scale.
      */
     enum octet_dtype lhs_rounding;
+    /* When not unspecified, and there is one round: R's numbers are rounded to this before they are
+     * cast to the result's dtype. */
+    enum octet_dtype through;
     struct oct_places places;
     float *sums, *shifts; /* [elements of a round] */
     float *total;         /* the same; NULL: one round */

@@ -124,6 +124,32 @@ enum octet_status oct_dims_check(const struct octet_array *lhs, const struct oct
     return status;
 }
 
+void oct_product_turn(struct oct_product *product, int32_t *axes)
+{
+    struct oct_product p = *product;
+    int32_t batch = p.dims.batch_count, others = batch + p.dims.contracting_count;
+    int32_t l_free = oct_value_shape(p.lhs)->rank - others;
+    int32_t r_free = oct_value_shape(p.rhs)->rank - others;
+    int32_t kept[OCTET_ARRAY_RANK_MAX];
+    bool is_better = false;
+
+    for (int32_t i = 0; i < l_free; i++)
+        is_better |= axes[batch + i] == batch + l_free + r_free - 1;
+    if (!is_better || (p.lhs->is_quantized && p.rhs->is_quantized))
+        return;
+    product->lhs = p.rhs;
+    product->rhs = p.lhs;
+    for (int32_t i = 0; i < OCTET_AXES_MAX; i++) {
+        product->dims.lhs_contracting[i] = p.dims.rhs_contracting[i];
+        product->dims.rhs_contracting[i] = p.dims.lhs_contracting[i];
+        product->dims.lhs_batch[i] = p.dims.rhs_batch[i];
+        product->dims.rhs_batch[i] = p.dims.lhs_batch[i];
+    }
+    memcpy(kept, axes + batch, (size_t)l_free * sizeof *axes);
+    memmove(axes + batch, axes + batch + l_free, (size_t)r_free * sizeof *axes);
+    memcpy(axes + batch + r_free, kept, (size_t)l_free * sizeof *axes);
+}
+
 /* ---- sides: what an operand contributes to each panel ---- */
 
 struct axes {
@@ -370,7 +396,12 @@ static enum octet_status make_result(const struct plan *plan, const struct oct_p
             rhs->values.dim[rhs->free.axis[i]];
     for (int32_t i = 0; i < rank; i++)
         axes[i] = product->result_axes ? product->result_axes[i] : i;
-    return octet_array_create(plan->compute->arena, dtype, rank, dim, out, err);
+    if (!product->to || !product->to->data)
+        return octet_array_create(plan->compute->arena, dtype, rank, dim, out, err);
+    *out = *product->to;
+    if (!plan->k && octet_array_bytes(out)) /* sums of nothing */
+        memset(out->data, 0, (size_t)octet_array_bytes(out));
+    return OCTET_OK;
 }
 
 static enum octet_status result_places(const struct plan *plan, const struct octet_array *result,
@@ -509,6 +540,7 @@ static enum octet_status run(struct plan *plan, const struct oct_product *produc
     if (is_integer(lhs) && is_integer(rhs) && lhs->is_quantized && rhs->is_quantized &&
         oct_value_dtype(lhs) != panels.rounding)
         panels.lhs_rounding = oct_value_dtype(lhs);
+    panels.through = product->result_dtype;
     status =
         make_result(plan, product, product->result_dtype ? product->result_dtype : panels.rounding,
                     axes, out, err);

@@ -29,7 +29,15 @@ struct oct_product {
      * order. */
     const int32_t *result_axes;
     enum octet_dtype result_dtype; /* a cast of R; unspecified: R itself */
+    /* Where the result goes, of its shape and a dtype that R (or result_dtype) is cast to; NULL or
+     * data NULL: it is made. */
+    const struct octet_array *to;
 };
+
+/* The product is the same with its operands exchanged, as long as not both have scales. Does so
+ * where the result's last axis, along which numbers are written, is one of lhs'. axes:
+ * product->result_axes, which may not be NULL; rewritten. */
+void oct_product_turn(struct oct_product *product, int32_t *axes);
 
 /* Axes of one side that are neither contracted nor batched, ascending; returns how many. */
 int32_t oct_free_axes(int32_t rank, const int32_t *contracting, int32_t contracting_count,
@@ -45,7 +53,8 @@ enum octet_dtype oct_promote(enum octet_dtype a, enum octet_dtype b);
 /* The dtype that an operand counts with: its scale's, or its own; unspecified for bare codes. */
 enum octet_dtype oct_value_dtype(const struct oct_value *value);
 
-/* *out is made in the compute's arena; working memory is taken from its budget and given back. */
+/* *out is product->to, or made in the compute's arena; working memory is taken from its budget and
+ * given back. */
 enum octet_status oct_product_run(const struct octet_compute *compute,
                                   const struct oct_product *product, struct octet_array *out,
                                   struct octet_error *err) OCTET_MUST_CHECK;

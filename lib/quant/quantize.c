@@ -17,13 +17,16 @@ enum octet_status oct_array_like(const struct octet_compute *compute,
                                  const struct octet_array *like, enum octet_dtype dtype,
                                  struct octet_array *out, struct octet_error *err)
 {
-    struct octet_array made;
-    enum octet_status status =
-        octet_array_create(compute->arena, dtype, like->rank, like->dim, &made, err);
+    struct octet_array made = *like;
+    int64_t bytes;
 
-    if (status == OCTET_OK)
-        *out = made;
-    return status;
+    made.dtype = dtype;
+    bytes = octet_array_bytes(&made);
+    made.data = bytes == INT64_MAX ? NULL : octet_arena_alloc_unset(compute->arena, (size_t)bytes);
+    if (!made.data)
+        return octet_arena_exhausted(compute->arena, err);
+    *out = made;
+    return OCTET_OK;
 }
 
 static bool same_dims(int32_t rank, const int64_t *a, const int64_t *b)
@@ -173,6 +176,24 @@ static void visit_conversion(void *user, const struct oct_run *run, size_t threa
         narrow(c->qtype, run->length, c->codes + run->element);
 }
 
+/* An array at out->data, or where that is NULL in the arena. */
+static enum octet_status place(const struct octet_compute *compute, enum octet_dtype dtype,
+                               int32_t rank, const int64_t *dim, struct octet_array *out,
+                               struct octet_error *err)
+{
+    struct octet_array shape = {.rank = rank};
+    void *given = out->data;
+
+    if (rank)
+        memcpy(shape.dim, dim, (size_t)rank * sizeof *dim);
+    if (!given)
+        return oct_array_like(compute, &shape, dtype, out, err);
+    *out = shape;
+    out->dtype = dtype;
+    out->data = given;
+    return OCTET_OK;
+}
+
 static enum octet_status make_scales(const struct octet_compute *compute, enum octet_dtype dtype,
                                      const struct oct_qtype *qtype,
                                      const struct oct_calibration *calibration, float **values,
@@ -187,15 +208,15 @@ static enum octet_status make_scales(const struct octet_compute *compute, enum o
     *zero_points = calibration->lower ? OCTET_NEW_ARRAY(compute->arena, count, float) : NULL;
     if (!*values || (calibration->lower && !*zero_points))
         return octet_arena_exhausted(compute->arena, err);
-    status = octet_array_create(compute->arena, dtype, calibration->rank, calibration->dim,
-                                &out->scale, err);
+    status = place(compute, dtype, calibration->rank, calibration->dim, &out->scale, err);
     if (status != OCTET_OK)
         return status;
     if (!calibration->lower) {
+        out->zero_point = (struct octet_array){0};
         symmetric_scales(dtype, qtype, kernels, calibration, *values);
     } else {
-        status = octet_array_create(compute->arena, qtype->dtype, calibration->rank,
-                                    calibration->dim, &out->zero_point, err);
+        status = place(compute, qtype->dtype, calibration->rank, calibration->dim, &out->zero_point,
+                       err);
         if (status != OCTET_OK)
             return status;
         asymmetric_scales(dtype, qtype, calibration, *values, *zero_points);
@@ -212,12 +233,20 @@ enum octet_status oct_quantize_calibrated(const struct octet_compute *compute,
                                           const struct oct_calibration *calibration,
                                           struct octet_quantized *out, struct octet_error *err)
 {
+    *out = (struct octet_quantized){0};
+    return oct_quantize_into(compute, array, qtype, calibration, out, err);
+}
+
+enum octet_status oct_quantize_into(const struct octet_compute *compute,
+                                    const struct octet_array *array, const struct oct_qtype *qtype,
+                                    const struct oct_calibration *calibration,
+                                    struct octet_quantized *out, struct octet_error *err)
+{
     struct oct_layout layout = oct_layout_make(array->rank, array->dim, calibration->dim);
     float *values, *zero_points;
     enum octet_status status;
 
-    *out = (struct octet_quantized){0};
-    status = oct_array_like(compute, array, qtype->dtype, &out->qvalue, err);
+    status = place(compute, qtype->dtype, array->rank, array->dim, &out->qvalue, err);
     if (status == OCTET_OK)
         status =
             make_scales(compute, array->dtype, qtype, calibration, &values, &zero_points, out, err);

@@ -39,12 +39,25 @@ enum octet_status oct_calibrate(const struct octet_compute *compute,
                                 const char *tile_field, struct oct_calibration *out,
                                 struct octet_error *err) OCTET_MUST_CHECK;
 
+/* All of it that shapes tell: rank, dim, count, is_fixed, clips; lower is not NULL where there will
+ * be one, and is not to be read. */
+enum octet_status oct_calibration_shape(const struct octet_array *array, const struct oct_how *how,
+                                        const char *tile_field, struct oct_calibration *out,
+                                        struct octet_error *err) OCTET_MUST_CHECK;
+
 /* Codes, scale (and zero point) of the array under a calibration; the scale is of the array's
  * dtype. */
 enum octet_status
 oct_quantize_calibrated(const struct octet_compute *compute, const struct octet_array *array,
                         const struct oct_qtype *qtype, const struct oct_calibration *calibration,
                         struct octet_quantized *out, struct octet_error *err) OCTET_MUST_CHECK;
+
+/* The same into memory of the caller's, where out->qvalue, scale or zero_point have data set. */
+enum octet_status oct_quantize_into(const struct octet_compute *compute,
+                                    const struct octet_array *array, const struct oct_qtype *qtype,
+                                    const struct oct_calibration *calibration,
+                                    struct octet_quantized *out,
+                                    struct octet_error *err) OCTET_MUST_CHECK;
 
 /* Sets x to 0 where `array` lies outside of the calibration's bounds (inclusive; NaN is outside).
  * x: F32 or BF16 of array's shape. Source: Qwix, clip_gradient_to_calibration. */
@@ -84,7 +97,7 @@ enum octet_status oct_multiply(const struct octet_compute *compute, const struct
                                const int64_t *scale_dim, const float *scale, struct octet_array *y,
                                struct octet_error *err) OCTET_MUST_CHECK;
 
-/* An array of the shape of another. */
+/* An array of the shape of another; it holds anything. */
 enum octet_status oct_array_like(const struct octet_compute *compute,
                                  const struct octet_array *like, enum octet_dtype dtype,
                                  struct octet_array *out, struct octet_error *err) OCTET_MUST_CHECK;

@@ -74,6 +74,7 @@ TCase *einsum_tests(void);
 TCase *conv_tests(void);
 TCase *property_tests(void);
 TCase *error_tests(void);
+TCase *pass_tests(void);
 TCase *torture_tests(void);
 
 /* Random cases of a kind: one in eight under sanitizers, which look at memory and threads, not at

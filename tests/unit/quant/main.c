@@ -16,6 +16,7 @@ int main(void)
     suite_add_tcase(suite, conv_tests());
     suite_add_tcase(suite, property_tests());
     suite_add_tcase(suite, error_tests());
+    suite_add_tcase(suite, pass_tests());
     suite_add_tcase(suite, torture_tests());
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
