@@ -1,6 +1,7 @@
 /* The table of ops that run: one row for each of graph/ops.h. An op without a forward function can
  * be traced, and a session of a model that has it is refused by its name. */
 #include "exec/activation.h"
+#include "exec/dense.h"
 #include "exec/elementwise.h"
 #include "exec/embed.h"
 #include "exec/layout.h"
@@ -52,18 +53,14 @@
     }
 
 /* ---- dense.c ---- */
-#define code_dot_general                                                                           \
+#define DENSE                                                                                      \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_dense_forward, .vjp = oct_dense_vjp, .saved_bytes = oct_dense_saved_bytes,  \
+        .reads = oct_dense_reads, .scratch_bytes = oct_dense_scratch_bytes                         \
     }
-#define code_einsum                                                                                \
-    {                                                                                              \
-        0                                                                                          \
-    }
-#define code_grouped_matmul                                                                        \
-    {                                                                                              \
-        0                                                                                          \
-    }
+#define code_dot_general DENSE
+#define code_einsum DENSE
+#define code_grouped_matmul DENSE
 
 /* ---- elementwise.c ---- */
 #define code_add                                                                                   \

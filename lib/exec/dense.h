@@ -1,0 +1,23 @@
+/* Products of two operands: dot_general, einsum, grouped_matmul; see dense.c. */
+#ifndef OCTET_EXEC_DENSE_H
+#define OCTET_EXEC_DENSE_H
+
+#include "exec/op.h"
+
+oct_forward oct_dense_forward;
+oct_vjp oct_dense_vjp;
+size_t oct_dense_saved_bytes(const octet_graph *graph, const struct oct_node *node,
+                             const struct octet_rule *rule);
+int oct_dense_reads(const octet_graph *graph, const struct oct_node *node,
+                    const struct octet_rule *rule);
+size_t oct_dense_scratch_bytes(const octet_graph *graph, const struct oct_node *node,
+                               const struct octet_rule *rule, bool backward);
+
+/* The second operand quantized as forward would do it, in the compute's arena; forward with it as
+ * call->prepared gives the same bits. out->qvalue.data NULL: the rule does not quantize it. */
+enum octet_status oct_dense_prepare(const struct octet_compute *compute, const octet_graph *graph,
+                                    const struct oct_node *node, const struct octet_rule *rule,
+                                    const struct octet_array *weight, struct octet_quantized *out,
+                                    struct octet_error *err) OCTET_MUST_CHECK;
+
+#endif
