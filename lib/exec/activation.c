@@ -218,8 +218,8 @@ size_t oct_activation_scratch_bytes(const octet_graph *graph, const struct oct_n
     (void)rule;
     (void)backward;
     if (node->attributes.activation.function != OCT_ACTIVATION_softmax)
-        return 4096;
-    return 4096 + SOFTMAX_RANGES * 2 * sizeof(float) * (size_t)x->dim[x->rank - 1];
+        return OCT_SCRATCH_LOSS;
+    return OCT_SCRATCH_LOSS + SOFTMAX_RANGES * 2 * sizeof(float) * (size_t)x->dim[x->rank - 1];
 }
 
 /* ---- The ops ---- */

@@ -299,5 +299,5 @@ size_t oct_norm_scratch_bytes(const octet_graph *graph, const struct oct_node *n
     const size_t width = (size_t)x->dim[x->rank - 1], parameters = (size_t)node->input_count - 1;
 
     (void)rule;
-    return 4096 + sizeof(float) * width * parameters * (backward ? PARTS + 1 : 1);
+    return OCT_SCRATCH_LOSS + sizeof(float) * width * parameters * (backward ? PARTS + 1 : 1);
 }

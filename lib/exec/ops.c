@@ -5,20 +5,23 @@
 #include "exec/elementwise.h"
 #include "exec/embed.h"
 #include "exec/layout.h"
-#include "exec/moe.h"
 #include "exec/loss.h"
+#include "exec/moe.h"
 #include "exec/norm.h"
 #include "exec/op.h"
 #include "exec/rope.h"
+#include "exec/softmax.h"
 
-/* ---- attention.c ---- */
+/* ---- softmax.c ---- */
 #define code_attention_softmax                                                                     \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_attention_softmax_forward, .vjp = oct_attention_softmax_vjp,                \
+        .saved_bytes = oct_attention_softmax_saved_bytes,                                          \
+        .scratch_bytes = oct_attention_softmax_scratch_bytes                                       \
     }
 #define code_attention_normalize                                                                   \
     {                                                                                              \
-        0                                                                                          \
+        .forward = oct_attention_normalize_forward, .vjp = oct_attention_normalize_vjp             \
     }
 
 /* ---- rope.c ---- */

@@ -11,6 +11,9 @@
 
 enum { OCT_PIECE = 2048 }; /* elements of a buffer: 8 KiB, which stay in the first cache */
 
+/* What the blocks of an arena may lose between an op's pieces: part of each bound of scratch. */
+enum { OCT_SCRATCH_LOSS = 64 << 10 };
+
 /* Elements [at, at + n) of x, of any type that decode takes: in place when it is F32, else in the
  * buffer [n]. */
 static inline const float *oct_piece_read(const struct oct_kernels *kernels,

@@ -66,8 +66,8 @@ static uint64_t scratch_of(const oct_program *program, const struct oct_step *st
     const struct octet_array *query = &program->slots[step->in[0]].view;
 
     if (step->is_attention)
-        return oct_attention_scratch_bytes(query->dim[0], query->dim[2] * query->dim[3],
-                                           query->dim[1], program->options.threads);
+        return oct_attention_scratch_bytes(query, &program->slots[step->in[2]].view,
+                                           step->kind == OCT_STEP_VJP);
     return code->scratch_bytes ? code->scratch_bytes(program->graph, step->node, step->rule,
                                                      step->kind == OCT_STEP_VJP)
                                : SMALL_SCRATCH_BYTES;

@@ -304,7 +304,7 @@ size_t oct_rope_scratch_bytes(const octet_graph *graph, const struct oct_node *n
 
     (void)rule;
     (void)backward;
-    return 4096 + 4 * half + tokens * (8 * half + 12);
+    return OCT_SCRATCH_LOSS + 4 * half + tokens * (8 * half + 12);
 }
 
 /* ---- sinusoid: sines of position / 10000^(i / (n - 1)), n = width / 2, then cosines ---- */
@@ -364,5 +364,5 @@ size_t oct_sinusoid_scratch_bytes(const octet_graph *graph, const struct oct_nod
     (void)graph;
     (void)rule;
     (void)backward;
-    return 4096 + 2 * (size_t)node->attributes.k;
+    return OCT_SCRATCH_LOSS + 2 * (size_t)node->attributes.k;
 }
