@@ -28,7 +28,7 @@ struct bench_row *bench_add(struct bench *bench)
 {
     assert(bench->count < BENCH_ROWS_MAX);
     struct bench_row *row = &bench->rows[bench->count++];
-    row->count = 0;
+    *row = (struct bench_row){0};
     return row;
 }
 
@@ -66,6 +66,23 @@ static void cpu_name(char *out, size_t size)
         fclose(file);
 }
 
+static void print_json_times(struct output *out, const struct bench_row *row)
+{
+    if (!row->times)
+        return;
+    output_text(out, ",\n     \"ops\": [");
+    for (size_t i = 0; i < row->time_count; i++) {
+        output_printf(out, "%s{\"op\": ", i ? ", " : "");
+        json_text(out, row->times[i].op);
+        output_text(out, ", \"forward_ms\": ");
+        json_number(out, row->times[i].forward_ms);
+        output_text(out, ", \"backward_ms\": ");
+        json_number(out, row->times[i].backward_ms);
+        output_text(out, "}");
+    }
+    output_text(out, "]");
+}
+
 static void print_json(const struct bench *bench)
 {
     struct output *out = bench->session->out;
@@ -94,6 +111,7 @@ static void print_json(const struct bench *bench)
             else
                 json_number(out, value->number);
         }
+        print_json_times(out, row);
         output_text(out, "}");
     }
     output_text(out, "\n  ]\n}\n");
@@ -133,6 +151,52 @@ static bool print_table(const struct bench *bench)
     return table != NULL;
 }
 
+static int by_time(const void *a, const void *b)
+{
+    const struct bench_time *x = a, *y = b;
+    double first = x->forward_ms + x->backward_ms, second = y->forward_ms + y->backward_ms;
+
+    return (first < second) - (first > second);
+}
+
+/* Where the time of a row went, the most first; what is below a thousandth is left out. */
+static bool print_times(const struct bench *bench, const struct bench_row *row)
+{
+    static const struct column columns[] = {
+        {"OP", false}, {"FORWARD ms", true}, {"BACKWARD ms", true}, {"SHARE", true}};
+    octet_arena *arena = bench->session->arena;
+    struct table *table = table_create(arena, columns, sizeof columns / sizeof *columns);
+    double sum = 0;
+
+    qsort(row->times, row->time_count, sizeof *row->times, by_time);
+    for (size_t i = 0; i < row->time_count; i++)
+        sum += row->times[i].forward_ms + row->times[i].backward_ms;
+    for (size_t i = 0; table && i < row->time_count; i++) {
+        const struct bench_time *t = &row->times[i];
+        double share = (t->forward_ms + t->backward_ms) / sum;
+        const char *cells[] = {t->op, octet_arena_format(arena, "%.3f", t->forward_ms),
+                               octet_arena_format(arena, "%.3f", t->backward_ms),
+                               octet_arena_format(arena, "%.1f %%", 100 * share)};
+        if (share >= 0.001 && !table_add(table, cells, COLOUR_NONE))
+            return false;
+    }
+    if (!table)
+        return false;
+    output_printf(bench->session->out, "\nby op, the least of some steps of %s %s %s:\n",
+                  row->values[0].text, row->values[1].text, row->values[2].text);
+    table_print(table, bench->session->out);
+    return true;
+}
+
+static bool print_tables(const struct bench *bench)
+{
+    bool good = print_table(bench);
+
+    for (size_t r = 0; good && r < bench->count; r++)
+        good = !bench->rows[r].times || print_times(bench, &bench->rows[r]);
+    return good;
+}
+
 int run_bench(struct session *session)
 {
     static const struct {
@@ -149,6 +213,13 @@ int run_bench(struct session *session)
          "[M, K], row-major, to float8_e4m3fn with a scale for each row\n"
          "peer: memcpy of the same array; one thread each; GB/s counts the bytes of the array, "
          "which are read\n\n"},
+        {"step", bench_step,
+         "a training step and a forward pass of small DeepSeek models with an MTP layer: tiny 287 "
+         "thousand\n"
+         "parameters and 2 x 32 tokens, med 20.4 million and 4 x 128; medians\n"
+         "peer: MaxText on JAX 0.10.2 with Qwix 0.1.8, recorded on two cores of an AMD EPYC "
+         "(scripts/bench-jax\n"
+         "measures it here); ratio: its step over ours\n\n"},
         {"rpc", bench_rpc,
          "calls one after another; peer: the same in this process\n"
          "us: microseconds of a whole call; MB/s counts the bytes of its request\n\n"},
@@ -171,7 +242,7 @@ int run_bench(struct session *session)
             output_text(session->out, kinds[i].about);
         if (session->arguments->json) {
             print_json(bench);
-        } else if (!print_table(bench)) {
+        } else if (!print_tables(bench)) {
             octet_arena_exhausted(session->arena, &err);
             return report(session, &err);
         }
@@ -179,6 +250,6 @@ int run_bench(struct session *session)
     }
     fputs("octet bench: the benchmark is '", stderr);
     print_safe(topic ? topic : "");
-    fputs("', expected gemm, quantize or rpc\n", stderr);
+    fputs("', expected gemm, quantize, step or rpc\n", stderr);
     return EXIT_FAILED;
 }

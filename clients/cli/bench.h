@@ -7,7 +7,7 @@
 
 #include "session.h"
 
-enum { BENCH_VALUES_MAX = 10, BENCH_ROWS_MAX = 128 };
+enum { BENCH_VALUES_MAX = 20, BENCH_ROWS_MAX = 128 };
 
 struct bench_value {
     const char *name;  /* in JSON */
@@ -17,9 +17,17 @@ struct bench_value {
     int digits;        /* behind the point */
 };
 
+/* What the ops of one kind took together. */
+struct bench_time {
+    const char *op;
+    double forward_ms, backward_ms;
+};
+
 struct bench_row {
     size_t count;
     struct bench_value values[BENCH_VALUES_MAX];
+    size_t time_count;
+    struct bench_time *times; /* NULL: not measured */
 };
 
 struct bench {
@@ -37,6 +45,7 @@ struct bench_row *bench_add(struct bench *bench);
 /* Each fills bench->rows. */
 enum octet_status bench_gemm(struct bench *bench, struct octet_error *err) OCTET_MUST_CHECK;
 enum octet_status bench_quantize(struct bench *bench, struct octet_error *err) OCTET_MUST_CHECK;
+enum octet_status bench_step(struct bench *bench, struct octet_error *err) OCTET_MUST_CHECK;
 enum octet_status bench_rpc(struct bench *bench, struct octet_error *err) OCTET_MUST_CHECK;
 
 /* f32 numbers of a normal-like distribution, the same in every run. */

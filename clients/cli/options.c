@@ -113,9 +113,11 @@ const struct command commands[] = {
      run_train},
     {"plot", COMMAND_PLOT, "[NAME=]FILE.csv ...", "curves of training runs as one SVG",
      "Draws columns of CSV files that octet train --csv wrote over their column 'step'.", run_plot},
-    {"bench", COMMAND_BENCH, "gemm|quantize|rpc", "speed beside a peer's in the same run",
+    {"bench", COMMAND_BENCH, "gemm|quantize|step|rpc", "speed beside a peer's in the same run",
      "gemm: a product of codes with each kernel set, beside OpenBLAS's sgemm (one thread each);\n"
      "quantize: float8_e4m3fn by rows, beside a copy of the same bytes;\n"
+     "step: a training step and a forward pass of small DeepSeek models, beside JAX's recorded "
+     "time;\n"
      "rpc: calls to the daemon of --server, beside the same calls in this process.\n"
      "Runs alternate, and the best time of each counts. Ratios above 1 are in Octet's favour.",
      run_bench},
@@ -265,6 +267,17 @@ const struct option options[] = {
     {"columns", "NAME,...", "columns to draw (default: train_main, eval_main, eval_mtp)",
      COMMAND_PLOT, OPTION_TEXT, 0, AT(columns)},
     {"title", "TEXT", "above the picture", COMMAND_PLOT, OPTION_TEXT, 0, AT(title)},
+    {"model", "tiny|med|all", "step: the model (default: all)", COMMAND_BENCH, OPTION_TEXT, 0,
+     AT(bench_model)},
+    {"arm", "none|fp8|fp8mtp|all",
+     "step: not quantized, fp8_full without and with the MTP block (default: all)", COMMAND_BENCH,
+     OPTION_TEXT, 0, AT(arm)},
+    {"dtype", "float32|bfloat16", "step: the type that is computed in (default: float32)",
+     COMMAND_BENCH, OPTION_TEXT, 0, AT(dtype)},
+    {"runs", "N", "step: timed runs (default: 60 of tiny, 12 of med)", COMMAND_BENCH, OPTION_NUMBER,
+     0, AT(runs)},
+    {"threads", "N", "step: threads that compute (default: one for each CPU)", COMMAND_BENCH,
+     OPTION_NUMBER, 0, AT(threads)},
     {"infer", NULL, "of a session that only runs the model forward", COMMAND_PLAN, OPTION_FLAG, 0,
      AT(infer)},
     {"output", "OUT", "write the result to this safetensors file", TENSORS | COMMAND_SESSION,

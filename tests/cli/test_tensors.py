@@ -455,7 +455,7 @@ class WrongUse(Case):
                 (["dot", x, x, "--threads", "0"], "--threads", "'0'"),
                 (["dot", x, x, "--threads", "2", "--server", "h:1"], "--threads is about this process"),
                 (["gmm", x, x, "1", "--op", "matmul"], "option --op", "gmm, ragged_dot"),
-                (["bench"], "expected gemm, quantize or rpc"),
+                (["bench"], "expected gemm, quantize, step or rpc"),
                 (["bench", "gem"], "'gem'", "expected gemm"),
                 (["bench", "rpc"], "--server HOST:PORT")):
             self.refused(arguments, *words)
