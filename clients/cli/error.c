@@ -157,6 +157,12 @@ static void print_place(struct session *session, const char *field)
     if ((a->command->id & (COMMANDS_OF_TENSORS | COMMAND_BENCH)) &&
         print_tensor_place(session, field))
         return;
+    if (strcmp(field, "sequence_length") == 0 &&
+        (a->command->id & (COMMAND_PLAN | COMMAND_SESSION | COMMAND_TRAIN))) {
+        fputs(a->command->id == COMMAND_PLAN ? "option --length (or --seq): " : "option --length: ",
+              stderr);
+        return;
+    }
     for (size_t i = 0; i < sizeof by_option / sizeof *by_option; i++) {
         const char *rest = field;
         if (take_prefix(&rest, by_option[i][0])) {
