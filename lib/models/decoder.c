@@ -44,12 +44,6 @@ static double head_scale(const struct oct_model *m)
     return 1 / sqrt((double)m->dims->head_dim);
 }
 
-/* attention_type of a whole config: how far back a query sees. */
-static int64_t config_window(const struct oct_model *m)
-{
-    return oct_is(m, attention_type, "local_sliding") ? oct_int(m, sliding_window_size) : 0;
-}
-
 /* Norm, attention, add; norm, MLP, add: llama2, mistral, qwen2, qwen3. */
 static oct_tensor pre_norm_layer(struct oct_model *m, oct_tensor x, const struct oct_attention *a,
                                  const char *moe, int64_t mlp_dim)
@@ -63,13 +57,13 @@ static oct_tensor pre_norm_layer(struct oct_model *m, oct_tensor x, const struct
     return oct_plus(&m->b, y, x);
 }
 
+/* attention_type and sliding_window_size are not handed on: every layer sees all keys. */
 static oct_tensor layer_llama2(struct oct_model *m, oct_tensor x, int64_t index)
 {
     struct oct_attention a = plain_attention(m);
 
     (void)index;
     a.soft_cap = oct_float(m, attn_logits_soft_cap);
-    a.window = config_window(m);
     return pre_norm_layer(m, x, &a, NULL, m->dims->mlp_dim);
 }
 
