@@ -24,7 +24,7 @@
 enum {
     WAVE_BYTES = 4 << 20, /* beside which the second-level cache of most CPUs still helps */
     WAVE_UNITS = 256,
-    BLOCK_ROWS = 128,      /* queries * g of a unit, where the length allows */
+    BLOCK_ROWS = 64,       /* queries * g of a unit, where the length allows */
     BLOCK_BYTES = 2 << 20, /* of its scores */
     ROW_PARTS = 4,         /* a unit's rows are shared by so many tasks */
     KEY_PARTS = 8,
