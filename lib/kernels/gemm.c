@@ -3,7 +3,9 @@
  * another is packed into L1 and used for all of them.
  *
  * Decision: packing decodes on the way, so that codes are read once a chunk of rows and decoded
- * numbers never reach memory. */
+ * numbers never reach memory. Products of a row or two, and of few sums, are too thin for that:
+ * they are multiplied from where they lie (the weighted sum of a token's experts is hundreds of
+ * such products). */
 #include "kernels/gemm.h"
 
 #include <stdlib.h>
@@ -17,13 +19,18 @@ enum {
     CHUNK_COLUMNS = 512, /* so that packing rows costs a small part of using them */
     CHUNK_COLUMNS_MIN = 128,
     ITEMS_A_THREAD = 4, /* for balance, where the product is large enough */
+    THIN_ROWS = 2,      /* with more, packed columns are read often enough */
+    THIN_SUMS = 8,      /* of a product, added up one by one */
     SMALL = 1 << 19,    /* multiplications in some 15 us, in which no other thread wakes up */
     PANELS_MAX = 4,
     ALIGNMENT = 64
 };
 
+enum thinness { THICK, THIN_ROW, THIN_DOTS };
+
 /* How one product is cut. */
 struct cut {
+    enum thinness thinness;
     const struct oct_gemm_path *path;
     size_t rows, columns;             /* of a chunk */
     size_t row_chunks, column_chunks; /* items: one for each pair */
@@ -35,6 +42,7 @@ struct work {
     const struct cut *cuts;
     const size_t *begin; /* first item of each product, and their total */
     size_t count;
+    const struct oct_kernels *all;
     const struct oct_gemm_kernels *kernels;
     const struct octet_cancel *cancel;
     const struct oct_gemm_end *end; /* or NULL */
@@ -49,6 +57,7 @@ struct bench {
     int64_t row_depth[OCT_GEMM_BLOCK], column_depth[OCT_GEMM_BLOCK];
     int64_t row_offsets[CHUNK_ROWS + OCT_GEMM_ROWS_MAX];
     int64_t column_offsets[CHUNK_COLUMNS];
+    float row[OCT_GEMM_BLOCK], columns[4][OCT_GEMM_BLOCK]; /* of thin products */
 };
 
 static size_t smaller(size_t a, size_t b)
@@ -75,12 +84,26 @@ static size_t chunk_of(size_t n, size_t most, size_t width)
     return chunks ? round_up((n + chunks - 1) / chunks, width) : width;
 }
 
+static enum thinness thinness_of(const struct oct_gemm *g)
+{
+    bool is_number = g->rhs.dtype == OCTET_DTYPE_F32 || g->rhs.dtype == OCTET_DTYPE_BF16;
+
+    if (is_integer(g->lhs.dtype) && is_integer(g->rhs.dtype))
+        return THICK;
+    if (g->m <= THIN_ROWS && is_number && g->rhs.free_stride == 1 && g->k <= OCT_GEMM_BLOCK)
+        return THIN_ROW;
+    if (g->m * g->n <= THIN_SUMS && g->lhs.depth_stride == 1 && g->rhs.depth_stride == 1)
+        return THIN_DOTS;
+    return THICK;
+}
+
 static struct cut cut_product(const struct oct_gemm *g, const struct oct_gemm_kernels *kernels,
                               size_t threads)
 {
     bool exact =
         kernels->bf16.pack && g->lhs.dtype != OCTET_DTYPE_F32 && g->rhs.dtype != OCTET_DTYPE_F32;
-    struct cut cut = {.path = exact ? &kernels->bf16 : &kernels->f32,
+    struct cut cut = {.thinness = thinness_of(g),
+                      .path = exact ? &kernels->bf16 : &kernels->f32,
                       .is_integer = is_integer(g->lhs.dtype) && is_integer(g->rhs.dtype)};
     const size_t m = (size_t)g->m, n = (size_t)g->n;
     size_t most = CHUNK_COLUMNS;
@@ -196,6 +219,75 @@ static void run_block(const struct item *item, const struct oct_gemm_kernels *ke
     }
 }
 
+static int64_t offset_of(const int64_t *table, int64_t stride, size_t i)
+{
+    return stride ? (int64_t)i * stride : table[i];
+}
+
+/* Row `row` of a product against columns [column, column + columns), k <= 256. */
+static void run_thin_row(const struct work *work, const struct oct_gemm *g, struct bench *bench,
+                         size_t row, size_t column, size_t columns, float *out)
+{
+    const size_t bytes = octet_dtype_bytes(g->lhs.dtype), depth = (size_t)g->k;
+    const char *x = (const char *)g->lhs.data +
+                    offset_of(g->lhs.free, g->lhs.free_stride, row) * (int64_t)bytes;
+    unsigned char *codes = bench->scratch.codes;
+
+    fill_offsets(g->rhs.depth, g->rhs.depth_stride, 0, depth, bench->column_depth);
+    for (size_t k = 0; k < depth; k++)
+        memcpy(codes + k * bytes,
+               x + offset_of(g->lhs.depth, g->lhs.depth_stride, k) * (int64_t)bytes, bytes);
+    work->all->decode(g->lhs.dtype, depth, codes, bench->row);
+    work->kernels->thin_row(g->rhs.dtype, depth, bench->row,
+                            (const char *)g->rhs.data + column * octet_dtype_bytes(g->rhs.dtype),
+                            bench->column_depth, columns, out);
+}
+
+static const float *decoded(const struct work *work, const struct oct_gemm_side *side, size_t free,
+                            size_t k, size_t depth, float *buffer)
+{
+    const char *x =
+        (const char *)side->data + (offset_of(side->free, side->free_stride, free) + (int64_t)k) *
+                                       (int64_t)octet_dtype_bytes(side->dtype);
+
+    work->all->decode(side->dtype, depth, x, buffer);
+    return buffer;
+}
+
+/* Sums of row `row` and up to 4 columns. */
+static void run_thin_dots(const struct work *work, const struct oct_gemm *g, struct bench *bench,
+                          size_t row, size_t column, size_t columns, float *out)
+{
+    for (size_t k = 0; k < (size_t)g->k; k += OCT_GEMM_BLOCK) {
+        const size_t depth = smaller(OCT_GEMM_BLOCK, (size_t)g->k - k);
+        const float *a = decoded(work, &g->lhs, row, k, depth, bench->row), *b[4];
+        float sums[OCT_GEMM_LANES_MAX] = {0}; /* merge reads whole vectors */
+        for (size_t j = 0; j < columns; j++)
+            b[j] = decoded(work, &g->rhs, column + j, k, depth, bench->columns[j]);
+        work->kernels->thin_dots(depth, a, columns, b, sums);
+        work->kernels->merge(1, columns, sums, columns, out, columns,
+                             (k == 0 ? OCT_GEMM_FIRST : 0) |
+                                 (k + depth == (size_t)g->k ? OCT_GEMM_LAST : 0));
+    }
+}
+
+static void run_thin(const struct work *work, const struct item *item, size_t row, size_t rows,
+                     size_t column, size_t columns)
+{
+    for (size_t r = 0; r < rows; r++) {
+        float *out = item->out + r * item->out_stride;
+        if (item->g->k == 0) {
+            memset(out, 0, columns * sizeof *out);
+        } else if (item->cut->thinness == THIN_ROW) {
+            run_thin_row(work, item->g, item->bench, row + r, column, columns, out);
+        } else {
+            for (size_t c = 0; c < columns; c += 4)
+                run_thin_dots(work, item->g, item->bench, row + r, column + c,
+                              smaller(4, columns - c), out + c);
+        }
+    }
+}
+
 /* All blocks of k; false: cancelled. */
 static bool run_blocks(const struct work *work, struct item *item)
 {
@@ -246,14 +338,20 @@ static void run_item(void *user, size_t index, size_t thread)
         item.out = (float *)(void *)(item.columns_packed + work->columns_bytes);
         item.out_stride = cut->columns;
     }
-    item.rows = view_of(&g->lhs, row, smaller(cut->rows, (size_t)g->m - row), bench->row_offsets,
-                        bench->row_depth);
-    item.columns = view_of(&g->rhs, column, smaller(cut->columns, (size_t)g->n - column),
-                           bench->column_offsets, bench->column_depth);
-    if (run_blocks(work, &item) && work->end)
-        work->end->end(work->end->user, low, (int64_t)row, (int64_t)item.rows.free_count,
-                       (int64_t)column, (int64_t)item.columns.free_count, item.out,
-                       (int64_t)item.out_stride);
+    const size_t rows = smaller(cut->rows, (size_t)g->m - row);
+    const size_t columns = smaller(cut->columns, (size_t)g->n - column);
+    if (cut->thinness != THICK) {
+        run_thin(work, &item, row, rows, column, columns);
+    } else {
+        item.rows = view_of(&g->lhs, row, rows, bench->row_offsets, bench->row_depth);
+        item.columns =
+            view_of(&g->rhs, column, columns, bench->column_offsets, bench->column_depth);
+        if (!run_blocks(work, &item))
+            return;
+    }
+    if (work->end)
+        work->end->end(work->end->user, low, (int64_t)row, (int64_t)rows, (int64_t)column,
+                       (int64_t)columns, item.out, (int64_t)item.out_stride);
 }
 
 /* ---- The list ---- */
@@ -306,6 +404,7 @@ enum octet_status oct_gemm_run_to(const octet_workers *workers, const struct oct
 {
     struct work work = {.list = list,
                         .count = count,
+                        .all = workers->kernels,
                         .kernels = workers->kernels->gemm,
                         .cancel = cancel,
                         .end = end};

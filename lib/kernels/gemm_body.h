@@ -120,6 +120,90 @@ static void merge(size_t rows, size_t columns, const float *tile, size_t tile_st
     }
 }
 
+/* ---- Thin products ---- */
+
+/* One more pair of k for one vector of columns; the odd one may be missing, which adds 0 * 0. */
+static INLINE vf32 thin_step(enum octet_dtype dtype, const float *row, const char *even,
+                             const char *odd, vf32 sum)
+{
+    vf32 high = odd ? vf32_set1(row[1]) : vf32_zero();
+
+    sum = vf32_fma(high, odd ? load(dtype, odd) : vf32_zero(), sum);
+    return vf32_fma(vf32_set1(row[0]), load(dtype, even), sum);
+}
+
+static INLINE void thin_row_of(enum octet_dtype dtype, size_t depth, const float *row,
+                               const char *x, const int64_t *offsets, size_t columns, float *out)
+{
+    const int64_t bytes = (int64_t)element_bytes(dtype);
+
+    for (size_t c = 0; c < columns; c += VL) {
+        const size_t count = columns - c < VL ? columns - c : VL, some = count * (size_t)bytes;
+        const char *at = x + (int64_t)c * bytes;
+        char e[VL * 4] = {0}, o[VL * 4] = {0};
+        float last[VL];
+        vf32 sum = vf32_zero();
+        for (size_t k = 0; k < depth; k += 2) {
+            const char *even = at + offsets[k] * bytes;
+            const char *odd = k + 1 < depth ? at + offsets[k + 1] * bytes : NULL;
+            if (count < VL) {
+                even = memcpy(e, even, some);
+                odd = odd ? memcpy(o, odd, some) : NULL;
+            }
+            sum = thin_step(dtype, row + k, even, odd, sum);
+        }
+        if (count == VL) {
+            vf32_store(out + c, canonical(sum));
+        } else {
+            vf32_store(last, canonical(sum));
+            memcpy(out + c, last, count * sizeof(float));
+        }
+    }
+}
+
+static void thin_row(enum octet_dtype dtype, size_t depth, const float *row, const char *x,
+                     const int64_t *offsets, size_t columns, float *out)
+{
+    if (dtype == OCTET_DTYPE_BF16)
+        thin_row_of(OCTET_DTYPE_BF16, depth, row, x, offsets, columns, out);
+    else
+        thin_row_of(OCTET_DTYPE_F32, depth, row, x, offsets, columns, out);
+}
+
+/* Chains side by side, since each waits for its own last addition. */
+static INLINE void thin_chains(size_t depth, const float *row, size_t columns,
+                               const float *const *column, float *sums)
+{
+    float sum[4] = {0};
+
+    for (size_t k = 0; k < depth; k += 2)
+        for (size_t j = 0; j < columns; j++) {
+            bool has_odd = k + 1 < depth;
+            float high = has_odd ? row[k + 1] : 0, other = has_odd ? column[j][k + 1] : 0;
+            sum[j] = __builtin_fmaf(high, other, sum[j]);
+            sum[j] = __builtin_fmaf(row[k], column[j][k], sum[j]);
+        }
+    memcpy(sums, sum, columns * sizeof *sums);
+}
+
+static void thin_dots(size_t depth, const float *row, size_t columns, const float *const *column,
+                      float *sums)
+{
+    switch (columns) {
+    case 1:
+        thin_chains(depth, row, 1, column, sums);
+        break;
+    case 2:
+        thin_chains(depth, row, 2, column, sums);
+        break;
+    case 3:
+        thin_chains(depth, row, 3, column, sums);
+        break;
+    default:
+        thin_chains(depth, row, 4, column, sums);
+    }
+}
+
 /* ---- Packing ---- */
 
 /* One row of codes into scratch, as f32 or as pairs of BF16. Behind them zeros, up to a whole
@@ -346,4 +430,6 @@ static const struct oct_gemm_kernels gemm_kernels = {
              .wide = {WIDE(WIDE_BF16)}},
 #endif
     .merge = merge,
+    .thin_row = thin_row,
+    .thin_dots = thin_dots,
 };

@@ -59,6 +59,14 @@ struct oct_gemm_kernels {
      * INTEGER keeps int32 in out between the two. */
     void (*merge)(size_t rows, size_t columns, const float *tile, size_t tile_stride, float *out,
                   size_t out_stride, int mode);
+    /* Products of which packing would be most of the work, in one block of k (depth <= 256).
+     * thin_row: one row against columns that lie side by side, F32 or BF16: out[c] is the final sum
+     * over k of row[k] * x[depth[k] + c]. thin_dots: sums[j] = the block's sum of row[k] *
+     * columns[j][k], for up to 4. */
+    void (*thin_row)(enum octet_dtype dtype, size_t depth, const float *row, const char *x,
+                     const int64_t *offsets, size_t columns, float *out);
+    void (*thin_dots)(size_t depth, const float *row, size_t columns, const float *const *column,
+                      float *sums);
 };
 
 #endif
