@@ -156,10 +156,9 @@ enum octet_status oct_embed_vjp(struct oct_op_call *call, const struct octet_arr
 size_t oct_embed_scratch_bytes(const octet_graph *graph, const struct oct_node *node,
                                const struct octet_rule *rule, bool backward)
 {
-    enum { SPARE = 4096 };
     int64_t count = octet_shape_elements(&graph->tensors[node->inputs[0]].shape);
     int64_t size = graph->tensors[node->inputs[1]].shape.dim[0];
 
     (void)rule;
-    return backward ? (size_t)(size + 1 + 2 * count) * sizeof(int32_t) + SPARE : 0;
+    return backward ? (size_t)(size + 1 + 2 * count) * sizeof(int32_t) + OCT_SCRATCH_LOSS : 0;
 }

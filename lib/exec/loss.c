@@ -233,10 +233,9 @@ size_t oct_cross_entropy_saved_bytes(const octet_graph *graph, const struct oct_
 size_t oct_cross_entropy_scratch_bytes(const octet_graph *graph, const struct oct_node *node,
                                        const struct octet_rule *rule, bool backward)
 {
-    enum { SPARE = 4096 };
 
     (void)rule;
-    return backward ? 0 : (size_t)targets_of(graph, node) * sizeof(double) + SPARE;
+    return backward ? 0 : (size_t)targets_of(graph, node) * sizeof(double) + OCT_SCRATCH_LOSS;
 }
 
 /* ---- loss_ratio ---- */

@@ -62,12 +62,12 @@ static enum octet_status sort_rows(const struct oct_op_call *call, struct order 
 size_t oct_dispatch_scratch_bytes(const octet_graph *graph, const struct oct_node *node,
                                   const struct octet_rule *rule, bool backward)
 {
-    enum { EXPERTS = 1 << 14, SPARE = 4096 };
+    enum { EXPERTS = 1 << 14 };
     int64_t rows = octet_shape_elements(&graph->tensors[node->inputs[1]].shape);
 
     (void)rule;
     (void)backward;
-    return (size_t)(rows + EXPERTS) * sizeof(int32_t) + SPARE;
+    return (size_t)(rows + EXPERTS) * sizeof(int32_t) + OCT_SCRATCH_LOSS;
 }
 
 /* ---- Moving rows ---- */
@@ -346,14 +346,13 @@ static enum octet_status capacity_of(const struct oct_op_call *call, struct capa
 size_t oct_capacity_masks_scratch_bytes(const octet_graph *graph, const struct oct_node *node,
                                         const struct octet_rule *rule, bool backward)
 {
-    enum { SPARE = 4096 };
     const struct octet_shape *weights = &graph->tensors[node->inputs[0]].shape;
 
     (void)rule;
     (void)backward;
     return (size_t)(octet_shape_elements(weights) / weights->dim[weights->rank - 2]) *
                sizeof(int32_t) +
-           SPARE;
+           OCT_SCRATCH_LOSS;
 }
 
 static void mask_choice(const struct capacity *c, int64_t weight_at, int32_t slot)

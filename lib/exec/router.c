@@ -380,14 +380,14 @@ enum octet_status oct_load_balance_loss_vjp(struct oct_op_call *call,
 size_t oct_load_balance_loss_scratch_bytes(const octet_graph *graph, const struct oct_node *node,
                                            const struct octet_rule *rule, bool backward)
 {
-    enum { SPARE = 4096 };
     const struct octet_shape *scores = &graph->tensors[node->inputs[0]].shape;
     int64_t batch = octet_shape_elements(scores) / scores->dim[scores->rank - 1] /
                     scores->dim[scores->rank - 2];
 
     (void)rule;
     (void)backward;
-    return (size_t)(batch * (scores->dim[scores->rank - 1] + 1)) * sizeof(double) + SPARE;
+    return (size_t)(batch * (scores->dim[scores->rank - 1] + 1)) * sizeof(double) +
+           OCT_SCRATCH_LOSS;
 }
 
 /* ---- The update of the bias ---- */

@@ -318,10 +318,7 @@ START_TEST(sets_and_threads_agree)
             want[i] = a.gradient[i].data ? copied(&a.gradient[i]) : NULL;
         for (size_t s = 0; (name = octet_kernel_set_name(s)); s++)
             for (size_t t = 0; !octet_kernel_set_obstacle(s) && t < 3; t++) {
-                octet_workers_destroy(a.c.workers);
-                ck_assert_int_eq(octet_workers_create(name, threads[t], &a.c.workers, &a.c.err),
-                                 OCTET_OK);
-                a.c.compute.workers = a.c.workers;
+                a.c.compute.workers = op_case_workers(name, threads[t]);
                 run(&a);
                 ck_assert_msg(!memcmp(want[INPUTS], a.call.call.out[0].data,
                                       (size_t)octet_array_bytes(&a.call.call.out[0])),
@@ -357,7 +354,7 @@ static void multiply(struct attention *a, int64_t m, int64_t n, int64_t k, struc
 {
     struct oct_gemm gemm = {m, n, k, lhs, rhs, out, out_stride};
 
-    ck_assert_int_eq(oct_gemm_run(a->c.workers, NULL, &gemm, 1, &a->c.err), OCTET_OK);
+    ck_assert_int_eq(oct_gemm_run(a->c.compute.workers, NULL, &gemm, 1, &a->c.err), OCTET_OK);
 }
 
 static struct oct_gemm_side plain_side(const float *data, int64_t row, bool swap)
