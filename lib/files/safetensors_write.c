@@ -13,11 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files/safetensors_stream.h"
 #include "safetensors_private.h"
 
 /* An array and where it goes. */
 struct place {
     struct octet_named_array named;
+    size_t index; /* as it was given */
     int64_t begin, bytes;
 };
 
@@ -57,12 +59,13 @@ static bool is_utf8(const char *text)
     return at == end;
 }
 
-static enum octet_status place_one(const struct octet_named_array *from, struct place *out,
-                                   struct octet_error *err)
+static enum octet_status place_one(const struct octet_named_array *from, size_t index, bool streams,
+                                   struct place *out, struct octet_error *err)
 {
     const struct octet_array *array = &from->array;
 
     out->named = *from;
+    out->index = index;
     out->bytes = oct_safetensors_bytes(array);
     if (!is_utf8(from->name))
         return oct_safetensors_fail(err, from->name, "", "the name is not UTF-8");
@@ -76,7 +79,7 @@ static enum octet_status place_one(const struct octet_named_array *from, struct 
                                     "hold");
     if (out->bytes == INT64_MAX)
         return oct_safetensors_fail(err, from->name, "shape", "has more bytes than 63 bits count");
-    assert(array->data || out->bytes == 0);
+    assert(array->data || out->bytes == 0 || streams);
     return OCTET_OK;
 }
 
@@ -96,14 +99,15 @@ static enum octet_status set_offsets(struct plan *plan, struct octet_error *err)
 
 static enum octet_status plan_make(octet_arena *arena, const struct octet_named_array *arrays,
                                    size_t count, const struct octet_pair *metadata,
-                                   size_t metadata_count, struct plan *out, struct octet_error *err)
+                                   size_t metadata_count, bool streams, struct plan *out,
+                                   struct octet_error *err)
 {
     *out = (struct plan){OCTET_NEW_ARRAY(arena, count, struct place), count,
                          OCTET_NEW_ARRAY(arena, metadata_count, struct octet_pair), metadata_count};
     if (!out->places || !out->metadata)
         return octet_arena_exhausted(arena, err);
     for (size_t i = 0; i < count; i++) {
-        enum octet_status status = place_one(&arrays[i], &out->places[i], err);
+        enum octet_status status = place_one(&arrays[i], i, streams, &out->places[i], err);
         if (status != OCTET_OK)
             return status;
     }
@@ -289,14 +293,73 @@ static bool write_file(int fd, const struct text *header, const struct plan *pla
     return good && fsync(fd) == 0;
 }
 
+/* ---- Streams ---- */
+
+static bool stream_bytes(int fd, const struct oct_safetensors_stream *stream, const void *bytes,
+                         size_t length)
+{
+    stream->on_bytes(stream->user, bytes, length);
+    return write_all(fd, bytes, length);
+}
+
+static bool stream_array(int fd, const struct place *place,
+                         const struct oct_safetensors_stream *stream, char *buffer,
+                         size_t buffer_bytes)
+{
+    for (size_t done = 0, all = (size_t)place->bytes; done < all;) {
+        size_t n = all - done < buffer_bytes ? all - done : buffer_bytes;
+        stream->fill(stream->user, place->index, done, n, buffer);
+        if (!stream_bytes(fd, stream, buffer, n))
+            return false;
+        done += n;
+    }
+    return true;
+}
+
+enum octet_status oct_safetensors_stream(octet_arena *arena, int fd, const char *path,
+                                         const struct octet_named_array *arrays, size_t count,
+                                         const struct oct_safetensors_stream *stream,
+                                         struct octet_error *err)
+{
+    enum { BUFFER_BYTES = 1 << 20 };
+    struct plan plan;
+    struct text header;
+    char *buffer = octet_arena_alloc_unset(arena, BUFFER_BYTES);
+    enum octet_status status;
+
+    if (!buffer)
+        return octet_arena_exhausted(arena, err);
+    if ((status = plan_make(arena, arrays, count, NULL, 0, true, &plan, err)) ||
+        (status = make_header(arena, &plan, &header, err)))
+        return status;
+    bool good = stream_bytes(fd, stream, header.begin, header.used);
+    for (size_t i = 0; good && i < plan.count; i++)
+        good = stream_array(fd, &plan.places[i], stream, buffer, BUFFER_BYTES);
+    return good && fsync(fd) == 0 ? OCTET_OK : oct_file_fail(path, "write", err);
+}
+
+static bool is_full(int error)
+{
+    return error == ENOSPC || error == EDQUOT || error == ENOMEM || error == EFBIG;
+}
+
 static enum octet_status fail_path(const char *path, struct octet_error *err)
 {
-    enum octet_status status =
-        errno == EACCES || errno == EPERM || errno == EROFS     ? OCTET_PERMISSION_DENIED
-        : errno == ENOSPC || errno == EDQUOT || errno == ENOMEM ? OCTET_RESOURCE_EXHAUSTED
-                                                                : OCTET_INVALID_ARGUMENT;
+    enum octet_status status = errno == EACCES || errno == EPERM || errno == EROFS
+                                   ? OCTET_PERMISSION_DENIED
+                               : is_full(errno) ? OCTET_RESOURCE_EXHAUSTED
+                                                : OCTET_INVALID_ARGUMENT;
 
     return octet_fail(err, status, "path", "cannot write '%s': %s", path, strerror(errno));
+}
+
+enum octet_status oct_file_fail(const char *path, const char *verb, struct octet_error *err)
+{
+    int error = errno;
+
+    return octet_fail(err, is_full(error) ? OCTET_RESOURCE_EXHAUSTED : OCTET_FAILED_PRECONDITION,
+                      NULL, "cannot %s '%s' as user %ld: %s", verb, path, (long)geteuid(),
+                      strerror(error));
 }
 
 /* The name's own durability; a file system that cannot promise it is no reason to fail. */
@@ -363,7 +426,7 @@ enum octet_status octet_safetensors_write(octet_arena *arena, const char *path,
     char *temporary;
     enum octet_status status;
 
-    if ((status = plan_make(arena, arrays, count, metadata, metadata_count, &plan, err)) ||
+    if ((status = plan_make(arena, arrays, count, metadata, metadata_count, false, &plan, err)) ||
         (status = make_header(arena, &plan, &header, err)) ||
         (status = find_target(arena, &target, err)))
         return status;

@@ -22,6 +22,9 @@ struct octet_config_input fixture_input(struct fixture *f, const char *model,
 const octet_config *fixture_config(struct fixture *f, const char *model,
                                    const char *const *settings);
 octet_plan *fixture_plan(struct fixture *f, const char *model, const char *const *settings);
+/* Random tokens in the fixture's arena; all else is left to octet_batch_complete. */
+struct octet_batch fixture_batch(struct fixture *f, int64_t rows, int64_t length, int64_t vocab,
+                                 uint32_t seed);
 #define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define ck_assert_ok(f, call)                                                                      \
     do {                                                                                           \
@@ -37,8 +40,10 @@ octet_plan *fixture_plan(struct fixture *f, const char *model, const char *const
         "vocab_size=64", "num_experts=4", "num_experts_per_tok=2", "mtp_num_layers=1",             \
         "max_target_length=16", "per_device_batch_size=2"
 
+TCase *checkpoint_tests(void);
 TCase *initialise_tests(void);
 TCase *optimizer_tests(void);
 TCase *parameters_tests(void);
+TCase *session_tests(void);
 
 #endif

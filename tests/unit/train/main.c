@@ -56,6 +56,20 @@ octet_plan *fixture_plan(struct fixture *f, const char *model, const char *const
     return plan;
 }
 
+struct octet_batch fixture_batch(struct fixture *f, int64_t rows, int64_t length, int64_t vocab,
+                                 uint32_t seed)
+{
+    struct octet_batch batch = {.tokens = {.data = NULL}};
+    int64_t dim[] = {rows, length};
+
+    ck_assert_ok(f, octet_array_create(f->arena, OCTET_DTYPE_S32, 2, dim, &batch.tokens, &f->err));
+    for (int64_t e = 0; e < rows * length; e++) {
+        seed = seed * 1664525 + 1013904223;
+        ((int32_t *)batch.tokens.data)[e] = (int32_t)((seed >> 8) % (uint32_t)vocab);
+    }
+    return batch;
+}
+
 int main(void)
 {
     Suite *suite = suite_create("train");
@@ -63,6 +77,8 @@ int main(void)
     suite_add_tcase(suite, parameters_tests());
     suite_add_tcase(suite, initialise_tests());
     suite_add_tcase(suite, optimizer_tests());
+    suite_add_tcase(suite, session_tests());
+    suite_add_tcase(suite, checkpoint_tests());
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
