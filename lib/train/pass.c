@@ -197,11 +197,16 @@ static void add_loads(octet_session *s, const struct oct_run_result *r)
 }
 
 /* Gradients of a call go to the session's set when it is empty; else to a second one, which is
- * added when all is well. Either is zeros again when it is not. */
+ * added when all is well. Either is zeros again when it is not. The second one is no part of the
+ * planned peak: a session at its limit cannot accumulate over calls. */
 static enum octet_status choose_gradients(octet_session *s, struct pass *p, struct octet_error *err)
 {
     enum octet_status status = OCTET_OK;
 
+    if (!s->accumulated && s->pending && s->options.memory_limit_bytes) {
+        octet_parameters_destroy(s->pending); /* the limit was planned without it */
+        s->pending = NULL;
+    }
     if (s->accumulated && !s->pending) {
         status = oct_session_check_limit(s, s->memory.gradients, err);
         if (status == OCTET_OK)
