@@ -638,7 +638,7 @@
     X(rampup_end_step, INT, OPTIONAL, NONE, ANY, any, DERIVED, CODE) \
     X(rampup_samples_per_increment_to_load, FLOAT, OPTIONAL, NONE, ANY, any, DERIVED, CODE) \
     X(record_internal_nn_metrics, INT, REQUIRED, I(0), ANY, any, NO_EFFECT, YML) \
-    X(remat_policy, TEXT, OPTIONAL, T("full"), ANY, any, NO_EFFECT, YML) \
+    X(remat_policy, TEXT, OPTIONAL, T("full"), ANY, any, EFFECT, YML) \
     X(remat_policy_for_vit, TEXT, OPTIONAL, T("minimal"), ANY, any, NO_EFFECT, YML) \
     X(remove_size_one_mesh_axis_from_type, BOOL, REQUIRED, B(true), ANY, any, NO_EFFECT, YML) \
     X(replicate_quant_scale, BOOL, REQUIRED, B(false), ANY, any, EFFECT, YML) \

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,7 +180,6 @@ static enum octet_status take_arrays(octet_session *session, const octet_safeten
 
 static void clear_training(octet_session *s)
 {
-    octet_parameters_clear(s->gradients);
     octet_parameters_clear(s->mu);
     octet_parameters_clear(s->nu);
     for (size_t i = 0; i < s->parameters->count; i++)
@@ -216,6 +216,7 @@ static enum octet_status take(octet_session *session, const struct opened *o, oc
     if (trains)
         clear_training(session);
     status = take_arrays(session, file, arrays, saved, count, err);
+    session->grad_norm = (double)NAN;
     session->step = o->manifest.step;
     session->accumulated = gradients ? o->manifest.accumulated : 0;
     return status;

@@ -1,7 +1,7 @@
 /* See optimizer.h.
  *
  * Decision: parameters, gradients and moments are walked together, piece by piece, so that each
- * number is read and written once; the gradient is cleared while it is in the cache. */
+ * number is read and written once. */
 #include "train/optimizer.h"
 
 #include <math.h>
@@ -126,7 +126,6 @@ static void step_piece(void *user, size_t item, size_t thread)
         else
             adamw_chunk(s, &at, gradient, parameter);
         close_chunk(s, s->sets->parameters, &at, parameter);
-        memset(gradient, 0, at.count * sizeof *gradient);
     }
 }
 

@@ -24,8 +24,8 @@ enum octet_status oct_decay_mask(const octet_context *context,
                                  const octet_parameters *parameters, bool *decayed,
                                  struct octet_error *err) OCTET_MUST_CHECK;
 
-/* One step, and the gradients are zero. step: steps taken before this one; norm: of the gradients.
- * Cannot fail and is not cancelled: half a step would be worse than a late one. */
+/* One step; the gradients may be spoiled. step: steps taken before this one; norm: of the
+ * gradients. Cannot fail and is not cancelled: half a step would be worse than a late one. */
 void oct_optimizer_step(const struct oct_optimizer_sets *sets,
                         const struct octet_optimizer *optimizer, const bool *decayed, int64_t step,
                         double rate, double norm, const octet_workers *workers);

@@ -197,7 +197,7 @@ static void add_loads(octet_session *s, const struct oct_run_result *r)
 }
 
 /* Gradients of a call go to the session's set when it is empty; else to a second one, which is
- * added when all is well. Either is zeros again when it is not. The second one is no part of the
+ * added when all is well. The second one is no part of the
  * planned peak: a session at its limit cannot accumulate over calls. */
 static enum octet_status choose_gradients(octet_session *s, struct pass *p, struct octet_error *err)
 {
@@ -323,14 +323,13 @@ enum octet_status octet_session_forward_backward(octet_session *session,
     if (status != OCTET_OK)
         return status;
     status = run_all(&p, &complete, parts, out, &factor, err);
-    if (status != OCTET_OK) {
-        octet_parameters_clear(p.gradients);
+    if (status != OCTET_OK)
         return status;
-    }
     for (int64_t j = 0; j < session->microbatches; j++)
         add_loads(session, &parts[j]);
-    oct_parameters_drain(p.gradients, factor, session->gradients, compute->workers);
+    oct_parameters_add_scaled(p.gradients, factor, session->gradients, compute->workers);
     session->accumulated++;
-    out->grad_norm = oct_global_norm(session->gradients, compute->workers, session->norm_sums);
+    session->grad_norm = oct_global_norm(session->gradients, compute->workers, session->norm_sums);
+    out->grad_norm = session->grad_norm;
     return OCTET_OK;
 }

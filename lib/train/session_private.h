@@ -35,11 +35,12 @@ struct octet_session {
 
     /* The owner's: changed by calls that change the session, else read-only. */
     octet_parameters *parameters, *gradients, *mu, *nu;
-    octet_parameters *pending; /* where gradients go when others wait; zeros, or NULL until then */
+    octet_parameters *pending; /* where gradients go when others wait; NULL until then */
     int64_t **loads;           /* [parameters]: tokens of each expert since the last step, in the
                                   order of a router bias' elements; NULL: no router's bias */
     double *norm_sums;         /* [pieces] */
-    int64_t step, accumulated;
+    double grad_norm;          /* of the gradients; NaN: to be computed */
+    int64_t step, accumulated; /* accumulated 0: the gradients are zeros, whatever the set holds */
 
     pthread_mutex_t lock; /* guards what is below */
     struct oct_kept_program kept[OCT_KEPT_PROGRAMS];
@@ -77,9 +78,9 @@ enum octet_status oct_session_read_held(const octet_session *session, size_t ind
                                         size_t count, void *out,
                                         struct octet_error *err) OCTET_MUST_CHECK;
 
-/* sum += factor * addend, which becomes zeros. Both F32, of one plan. */
-void oct_parameters_drain(octet_parameters *addend, float factor, octet_parameters *sum,
-                          const octet_workers *workers);
+/* sum += factor * addend; sum *= factor where they are the same set. Both F32, of one plan. */
+void oct_parameters_add_scaled(octet_parameters *addend, float factor, octet_parameters *sum,
+                               const octet_workers *workers);
 
 /* The set that may be written; NULL: the session has none. */
 octet_parameters *oct_session_set(const octet_session *session, enum octet_tensor_set set);

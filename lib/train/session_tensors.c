@@ -1,4 +1,7 @@
 /* Numbers into and out of a session; see octet/session.h. */
+#include <math.h>
+#include <string.h>
+
 #include "models/settings.h"
 #include "train/session_private.h"
 
@@ -24,11 +27,16 @@ enum octet_status octet_session_put(octet_session *session, enum octet_tensor_se
 
     if (status == OCTET_OK && session->prepared)
         status = oct_session_release(session, false, err);
+    if (status == OCTET_OK && set == OCTET_SET_GRADIENT && !session->accumulated)
+        octet_parameters_clear(target);
     if (status == OCTET_OK)
         status = octet_parameters_write(target, index, offset, size, data, err);
-    if (status == OCTET_OK && set == OCTET_SET_GRADIENT && !session->accumulated)
+    if (status != OCTET_OK || set != OCTET_SET_GRADIENT)
+        return status;
+    session->grad_norm = (double)NAN;
+    if (!session->accumulated)
         session->accumulated = 1; /* gradients of the caller's own: there is something to take */
-    return status;
+    return OCTET_OK;
 }
 
 enum octet_status octet_session_get(const octet_session *session, enum octet_tensor_set set,
@@ -39,12 +47,18 @@ enum octet_status octet_session_get(const octet_session *session, enum octet_ten
     size_t first, count;
     enum octet_status status = find_set(session, set, index, &source, err);
 
-    if (status != OCTET_OK || !source->entries[index].dropped)
-        return status != OCTET_OK ? status
-                                  : octet_parameters_read(source, index, offset, size, data, err);
+    if (status != OCTET_OK)
+        return status;
+    bool zeros = set == OCTET_SET_GRADIENT && !session->accumulated;
+    if (!zeros && !source->entries[index].dropped)
+        return octet_parameters_read(source, index, offset, size, data, err);
     status = oct_parameter_range(&source->entries[index], offset, size, &first, &count, err);
-    return status == OCTET_OK ? oct_session_read_held(session, index, first, count, data, err)
-                              : status;
+    if (status != OCTET_OK)
+        return status;
+    if (!zeros)
+        return oct_session_read_held(session, index, first, count, data, err);
+    memset(data, 0, size);
+    return OCTET_OK;
 }
 
 enum octet_status octet_session_initialise(octet_session *session, uint64_t seed,

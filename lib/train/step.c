@@ -1,4 +1,6 @@
 /* Optimizer steps; see octet/session.h. */
+#include <math.h>
+
 #include "exec/moe.h"
 #include "kernels/kernels.h"
 #include "train/optimizer.h"
@@ -82,7 +84,9 @@ enum octet_status octet_session_optim_step(octet_session *session,
         return status;
     /* From here on nothing fails. */
     out->learning_rate = oct_learning_rate(optimizer, session->step);
-    out->grad_norm = oct_global_norm(session->gradients, compute->workers, session->norm_sums);
+    out->grad_norm = isnan(session->grad_norm)
+                         ? oct_global_norm(session->gradients, compute->workers, session->norm_sums)
+                         : session->grad_norm;
     oct_optimizer_step(&sets, optimizer, decayed, session->step, out->learning_rate, out->grad_norm,
                        compute->workers);
     if (optimizer->routed_bias_update_rate > 0)

@@ -68,8 +68,9 @@ enum octet_tensor_set {
     OCTET_SET_OPTIMIZER_MU, /* moments */
     OCTET_SET_OPTIMIZER_NU
 };
-/* NULL: the session has none (INFER). INFER sessions keep quantized weights as codes: such a
- * parameter's `held` is true, and it is read as codes * scale. */
+/* To be described; read with octet_session_get. NULL: the session has none (INFER). INFER sessions
+ * keep quantized weights as codes: such a parameter's `held` is true, and it is read as codes *
+ * scale. */
 OCTET_API const octet_parameters *octet_session_tensors(const octet_session *session,
                                                         enum octet_tensor_set set);
 /* Changes. Errors: FAILED_PRECONDITION, INVALID_ARGUMENT "name", "offset", "data". */

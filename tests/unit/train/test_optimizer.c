@@ -271,8 +271,6 @@ static void run_adamw(enum octet_dtype dtype, enum octet_dtype mu_dtype, double 
         step(&t, &o, decayed, k, 0.01);
         compare(t.sets.parameters, t.p, tolerance);
         compare(t.sets.mu, t.mu, mu_dtype == OCTET_DTYPE_BF16 ? 0.02 : 1e-5);
-        copy_out(t.sets.gradients, t.g);
-        ck_assert_double_eq(norm_of(&t), 0);
     }
     twin_end(&t);
 }
