@@ -13,7 +13,8 @@
  * over queries and heads by the product.
  *
  * Decision: the bits are those of the three ops by themselves in f32 (softmax.c): products in
- * EXACT_ORDER over k begin at a multiple of 256, and what is left out has a factor of exactly 0. */
+ * EXACT_ORDER over k begin at a multiple of 256, and what is left out has a factor of exactly 0
+ * (which matters only to values that are not finite, and to the sign of a sum that underflowed). */
 #include <string.h>
 
 #include "base/pool.h"
