@@ -97,6 +97,7 @@ struct arguments {
     const char *tokens, *eval_fraction, *plot, *csv, *checkpoint, *data_dir, *mode, *from, *kind;
     const char *columns, *title, *bench_model, *arm;
     int64_t steps, eval_every, eval_batches, save_every, log_every, lease, runs;
+    int64_t first_step;         /* 0: all */
     int64_t seed, document_end; /* -1: not given */
     bool resume, overwrite, infer, empty;
     bool qwix_compatible, transpose_rhs, disable_channelwise_axes, compare_unquantized;

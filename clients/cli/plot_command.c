@@ -39,10 +39,20 @@ static bool has_values(const struct number_table *table, size_t column)
     return false;
 }
 
+/* The first row that is drawn; steps do not fall. */
+static size_t first_row(const struct number_table *table, size_t step, int64_t from)
+{
+    size_t row = 0;
+
+    while (row < table->rows && table->values[step][row] < (double)from)
+        row++;
+    return row;
+}
+
 /* Adds the curve of one column; points without a value are left out by the drawing. */
 static enum octet_status add_curve(struct plot *plot, struct plot_curve *curves, octet_arena *arena,
                                    const struct pictured *file, const char *column, bool several,
-                                   int colour, struct octet_error *err)
+                                   int colour, int64_t from, struct octet_error *err)
 {
     size_t x = number_table_column(&file->table, "step"),
            y = number_table_column(&file->table, column);
@@ -57,10 +67,11 @@ static enum octet_status add_curve(struct plot *plot, struct plot_curve *curves,
         return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "more than %d curves",
                           PLOT_CURVES_MAX);
     const char *name = several ? octet_arena_format(arena, "%s %s", file->name, column) : column;
+    size_t first = first_row(&file->table, x, from);
     *curve = (struct plot_curve){.name = name,
-                                 .x = file->table.values[x],
-                                 .y = file->table.values[y],
-                                 .count = file->table.rows,
+                                 .x = file->table.values[x] + first,
+                                 .y = file->table.values[y] + first,
+                                 .count = file->table.rows - first,
                                  .colour = colour,
                                  .faint = strncmp(column, "train_", 6) == 0,
                                  .dash = strstr(column, "_mtp") != NULL};
@@ -99,7 +110,8 @@ static enum octet_status add_file(struct session *session, struct plot *plot,
     for (int i = 0; list && status == OCTET_OK; i++) {
         const char *column = strsep(&list, ",");
         size_t before = plot->count;
-        status = add_curve(plot, curves, arena, file, column, several, several ? index : i, err);
+        status = add_curve(plot, curves, arena, file, column, several, several ? index : i,
+                           session->arguments->first_step, err);
         if (several && one && plot->count > before)
             curves[before].name = file->name;
     }

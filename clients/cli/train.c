@@ -19,31 +19,74 @@
 
 enum { STEPS_DEFAULT = 1000, EVAL_BATCHES_DEFAULT = 8, EVALS_DEFAULT = 20 };
 
-/* One setting of the model's config as this program reads it. */
-static double setting(const struct octet_config *config, octet_arena *arena, const char *key)
+/* One setting of the model's config as this program reads it; *given: somebody has set it. */
+static double setting(const struct octet_config *config, octet_arena *arena, const char *key,
+                      bool *given)
 {
-    enum octet_config_origin origin;
+    enum octet_config_origin origin = OCTET_FROM_DEFAULT;
     const char *text = oct_wire_setting(arena, config, key, &origin);
 
+    if (given)
+        *given = origin > OCTET_FROM_MODEL;
     return text ? strtod(text, NULL) : NAN;
+}
+
+/* The optimizer's numbers that were set in this command go along with each step: a checkpoint has
+ * settings of its own. */
+static void read_optimizer(struct training *run, const struct octet_config *config)
+{
+    Octet__V1__OptimizerSettings *o = &run->optimizer;
+    octet_arena *arena = run->session->arena;
+    bool given;
+
+    octet__v1__optimizer_settings__init(o);
+#define READ(field, KEY)                                                                           \
+    do {                                                                                           \
+        o->field = setting(config, arena, #field, &given);                                         \
+        if (given)                                                                                 \
+            o->given_##field##_case = OCTET__V1__OPTIMIZER_SETTINGS__GIVEN_##KEY##_##KEY;          \
+    } while (0)
+    READ(learning_rate, LEARNING_RATE);
+    READ(cosine_learning_rate_final_fraction, COSINE_LEARNING_RATE_FINAL_FRACTION);
+    READ(warmup_steps_fraction, WARMUP_STEPS_FRACTION);
+    READ(gradient_clipping_threshold, GRADIENT_CLIPPING_THRESHOLD);
+    READ(adam_b1, ADAM_B1);
+    READ(adam_b2, ADAM_B2);
+    READ(adam_eps, ADAM_EPS);
+    READ(adam_eps_root, ADAM_EPS_ROOT);
+    READ(adam_weight_decay, ADAM_WEIGHT_DECAY);
+    READ(routed_bias_update_rate, ROUTED_BIAS_UPDATE_RATE);
+#undef READ
+    o->given_steps_case = OCTET__V1__OPTIMIZER_SETTINGS__GIVEN_STEPS_STEPS;
+    o->steps = run->steps;
+    double schedule = setting(config, arena, "learning_rate_schedule_steps", &given);
+    o->given_learning_rate_schedule_steps_case =
+        OCTET__V1__OPTIMIZER_SETTINGS__GIVEN_LEARNING_RATE_SCHEDULE_STEPS_LEARNING_RATE_SCHEDULE_STEPS;
+    o->learning_rate_schedule_steps = given && schedule > 0 ? (int64_t)schedule : run->steps;
 }
 
 static enum octet_status read_config(struct training *run, struct octet_error *err)
 {
     struct session *session = run->session;
-    const struct octet_call call = {.context = session->context, .arena = session->arena};
+    octet_arena *arena = session->arena;
+    const struct octet_call call = {.context = session->context, .arena = arena};
     Octet__V1__ModelConfig *model;
     const octet_config *config;
     enum octet_status status = request_model(session, false, &model, err);
+    bool given;
 
     if (status == OCTET_OK)
         status = oct_wire_config(&call, model, "model", &config, err);
     if (status != OCTET_OK)
         return status;
     run->model = octet_config_model_name(config);
-    run->vocab_size = (int64_t)setting(config, session->arena, "vocab_size");
-    run->mtp_factor = setting(config, session->arena, "mtp_loss_scaling_factor");
-    run->steps = session->arguments->steps ? session->arguments->steps : STEPS_DEFAULT;
+    run->vocab_size = (int64_t)setting(config, arena, "vocab_size", NULL);
+    run->mtp_factor = setting(config, arena, "mtp_loss_scaling_factor", NULL);
+    double steps = setting(config, arena, "steps", &given);
+    run->steps = session->arguments->steps ? session->arguments->steps
+                 : given && steps > 0      ? (int64_t)steps
+                                           : STEPS_DEFAULT;
+    read_optimizer(run, config);
     return OCTET_OK;
 }
 
@@ -272,7 +315,6 @@ static double mtp_of(const struct training *run, const Octet__V1__Losses *losses
 static enum octet_status train_step(struct training *run, struct octet_error *err)
 {
     Octet__V1__TrainStepRequest request = OCTET__V1__TRAIN_STEP_REQUEST__INIT;
-    Octet__V1__OptimizerSettings optimizer = OCTET__V1__OPTIMIZER_SETTINGS__INIT;
     octet_arena *arena = run->calls.arena;
     struct request_buffers buffers = {.arena = arena};
     uint64_t seed = run->arguments.seed > 0 ? (uint64_t)run->arguments.seed : 0;
@@ -286,9 +328,7 @@ static enum octet_status train_step(struct training *run, struct octet_error *er
     request.step = run->step;
     request.request_id = request_id(arena, "train", run->step);
     request.return_acceptance = true;
-    request.optimizer = &optimizer;
-    optimizer.given_steps_case = OCTET__V1__OPTIMIZER_SETTINGS__GIVEN_STEPS_STEPS;
-    optimizer.steps = run->steps;
+    request.optimizer = &run->optimizer;
     if (!request.batch || !request.request_id)
         return octet_arena_exhausted(arena, err);
     enum octet_status status =

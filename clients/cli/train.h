@@ -17,6 +17,7 @@ struct training {
     char *session_id;
     const char *model, *checkpoint, *place; /* place: where the checkpoint is, for people */
     int64_t vocab_size, steps, step, first_step;
+    Octet__V1__OptimizerSettings optimizer; /* what was set, so that it counts after --resume too */
     double mtp_factor, unigram_entropy;
     struct number_table history;
     FILE *csv; /* NULL: none */
