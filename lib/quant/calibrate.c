@@ -15,8 +15,11 @@
 #include "rules/fields.h"
 
 enum {
-    CHUNK = 4096, /* elements decoded at a time */
-    SHORT = 31    /* XLA adds up so many squares one by one, in f32; more in ways of its own */
+    CHUNK = 4096,       /* elements decoded at a time */
+    COLUMNS = 256,      /* scales that a thread finds at a time */
+    ALONE = 1 << 16,    /* elements that one thread looks through */
+    COPIES_A_PART = 64, /* of the array: what copies of scales may take */
+    SHORT = 31 /* XLA adds up so many squares one by one, in f32; more in ways of its own */
 };
 
 float oct_round_to(enum octet_dtype dtype, float value)
@@ -79,7 +82,7 @@ struct maxima {
     const struct oct_layout *layout;
     size_t element_bytes;
     _Atomic uint32_t *shared; /* [scales], when runs are reduced */
-    float *own;               /* [threads][scales], when runs are kept */
+    float *own;               /* [scales] or, for each thread, as many: when runs are kept */
 };
 
 static void visit_reduced(void *user, const struct oct_run *run, size_t thread)
@@ -108,26 +111,41 @@ static void visit_kept(void *user, const struct oct_run *run, size_t thread)
                              m->own + (int64_t)thread * m->layout->scales + run->scale);
 }
 
+/* Columns [first, first + COLUMNS) of all rows, when rows share their scales. */
+static void visit_columns(void *user, size_t item, size_t thread)
+{
+    const struct maxima *m = user;
+    int64_t width = m->layout->row_length, first = (int64_t)item * COLUMNS;
+    int64_t n = width - first < COLUMNS ? width - first : COLUMNS;
+    const char *x = (const char *)m->array->data + (size_t)first * m->element_bytes;
+
+    (void)thread;
+    for (int64_t row = 0; row < m->layout->rows; row++)
+        m->kernels->amax_columns(m->array->dtype, (size_t)n,
+                                 x + (size_t)(row * width) * m->element_bytes, m->own + first);
+}
+
 static enum octet_status amax_kept(const struct octet_compute *compute, struct maxima *m,
                                    float *amax, struct octet_error *err)
 {
     int64_t scales = m->layout->scales, threads = (int64_t)oct_pool_threads(compute->workers->pool);
-    bool in_order = scales > 1 << 20 && scales * threads > 2 * m->layout->elements;
+    int64_t elements = m->layout->elements, few = 2 * COLUMNS;
+    bool alone = threads == 1 || elements < ALONE;
     enum octet_status status;
 
-    if (in_order) /* the threads' copies would take more memory than the array */
-        threads = 1;
     m->own = amax;
-    if (threads > 1) {
-        m->own = OCTET_NEW_ARRAY(compute->arena, scales * threads, float);
-        if (!m->own)
-            return octet_arena_exhausted(compute->arena, err);
-    }
-    status = in_order ? oct_layout_in_order(compute, m->layout, visit_kept, m, err)
-                      : oct_layout_each(compute, m->layout, visit_kept, m, err);
-    if (status == OCTET_OK && threads > 1)
-        for (int64_t t = 0; t < threads; t++)
-            m->kernels->amax_columns(OCTET_DTYPE_F32, (size_t)scales, m->own + t * scales, amax);
+    if (!alone && scales == m->layout->row_length && scales >= few)
+        return oct_pool_run(compute->workers->pool, (size_t)((scales + COLUMNS - 1) / COLUMNS),
+                            compute->cancel, visit_columns, m, err);
+    /* Else each thread needs a copy of the scales, which should be small beside the array. */
+    if (alone || (scales >= few && scales * threads > elements / COPIES_A_PART))
+        return oct_layout_in_order(compute, m->layout, visit_kept, m, err);
+    m->own = OCTET_NEW_ARRAY(compute->arena, scales * threads, float);
+    if (!m->own)
+        return octet_arena_exhausted(compute->arena, err);
+    status = oct_layout_each(compute, m->layout, visit_kept, m, err);
+    for (int64_t t = 0; t < threads && status == OCTET_OK; t++)
+        m->kernels->amax_columns(OCTET_DTYPE_F32, (size_t)scales, m->own + t * scales, amax);
     return status;
 }
 

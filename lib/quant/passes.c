@@ -273,10 +273,12 @@ static size_t product_bytes(int64_t batches, int64_t m, int64_t n, int64_t k)
     return SMALL_BYTES + 24 * (size_t)(m + n + k) + (size_t)batches * (640 + 4 * (size_t)n);
 }
 
-/* Calibration, scales and codes of one array. */
+/* Calibration (whose copies of scales are up to a 16th of the codes), scales and codes of one
+ * array. */
 static size_t quantizing_bytes(int64_t elements, int64_t scales)
 {
-    return (size_t)elements + 5 * PIECE_BYTES + 5 * sizeof(float) * (size_t)scales;
+    return (size_t)(elements + elements / 16) + 6 * PIECE_BYTES +
+           5 * sizeof(float) * (size_t)scales;
 }
 
 struct sizes {

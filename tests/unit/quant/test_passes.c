@@ -310,8 +310,8 @@ TCase *pass_tests(void)
 
     tcase_add_checked_fixture(tests, bench_begin, bench_end);
     tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, dot_passes_equal_one_call, 0, SEEDS(280));
-    tcase_add_loop_test(tests, grouped_passes_equal_one_call, 0, SEEDS(280));
+    tcase_add_loop_test(tests, dot_passes_equal_one_call, 0, SEEDS(140));
+    tcase_add_loop_test(tests, grouped_passes_equal_one_call, 0, SEEDS(140));
     tcase_add_test(tests, sparsity_waits);
     return tests;
 }
