@@ -9,6 +9,7 @@
     X(activation)                                                                                  \
     X(attention)                                                                                   \
     X(batch)                                                                                       \
+    X(dense)                                                                                       \
     X(elementwise)                                                                                 \
     X(embed)                                                                                       \
     X(layout)                                                                                      \
