@@ -2,10 +2,12 @@
  *
  * All but softmax are elementwise. Softmax over the last axis keeps nothing: backward computes it
  * again. gpt-oss's two: swiglu_oai is c sigmoid(1.702 c) with c = min(x, limit), clip_plus_one is x
- * clipped to +-limit, plus 1; where x is at a limit half of the cotangent passes, as through JAX's
- * minimum. Source: MaxText, layers/moe.py (apply_ffn_activation), layers/linears.py. */
+ * clipped to +-limit, plus 1; DeepSeek's limit clips above before a gate. Where x is at a limit
+ * half of the cotangent passes, as through JAX's minimum. Source: MaxText, layers/moe.py
+ * (apply_ffn_activation), layers/linears.py. */
 #include "exec/activation.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "exec/piece.h"
@@ -82,15 +84,28 @@ static void swiglu_vjp(const struct activation *a, size_t n, const float *x, con
 
 /* ---- Pieces ---- */
 
+/* x where a gate has no limit. */
+static const float *below_limit(const struct activation *a, size_t n, const float *x, float *buffer)
+{
+    if (a->limit <= 0)
+        return x;
+    for (size_t i = 0; i < n; i++)
+        buffer[i] = x[i] > a->limit ? a->limit : x[i];
+    return buffer;
+}
+
 static void forward_piece(const struct activation *a, size_t n, const float *x, float *out)
 {
     if (is_gate(a->function)) {
-        a->math->gate(a->gate, n, x, out);
+        a->math->gate(a->gate, n, below_limit(a, n, x, out), out);
     } else if (a->function == OCT_ACTIVATION_swiglu_oai) {
         swiglu(a, n, x, out);
     } else if (a->function == OCT_ACTIVATION_clip_plus_one) {
         for (size_t i = 0; i < n; i++)
             out[i] = clipped(x[i], -a->limit, a->limit) + 1;
+    } else if (a->function == OCT_ACTIVATION_clip) {
+        for (size_t i = 0; i < n; i++)
+            out[i] = clipped(x[i], -a->limit, a->limit);
     } else {
         memmove(out, x, n * sizeof(float));
     }
@@ -100,10 +115,12 @@ static void backward_piece(const struct activation *a, size_t n, const float *x,
                            float *out)
 {
     if (is_gate(a->function)) {
-        a->math->gate_vjp(a->gate, n, x, y, out);
+        a->math->gate_vjp(a->gate, n, below_limit(a, n, x, out), y, out);
+        for (size_t i = 0; i < n && a->limit > 0; i++)
+            out[i] *= passing(x[i], -INFINITY, a->limit);
     } else if (a->function == OCT_ACTIVATION_swiglu_oai) {
         swiglu_vjp(a, n, x, y, out);
-    } else if (a->function == OCT_ACTIVATION_clip_plus_one) {
+    } else if (a->function == OCT_ACTIVATION_clip_plus_one || a->function == OCT_ACTIVATION_clip) {
         for (size_t i = 0; i < n; i++)
             out[i] = y[i] * passing(x[i], -a->limit, a->limit);
     } else {

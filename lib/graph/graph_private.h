@@ -12,6 +12,7 @@ enum oct_activation {
     OCT_ACTIVATION_relu,
     OCT_ACTIVATION_sigmoid,
     OCT_ACTIVATION_softmax,       /* over the last axis */
+    OCT_ACTIVATION_clip,          /* to +-limit */
     OCT_ACTIVATION_swiglu_oai,    /* x * sigmoid(1.702 x), x clipped above: gpt-oss's gate */
     OCT_ACTIVATION_clip_plus_one, /* clip(x) + 1: gpt-oss's up projection */
     OCT_ACTIVATION_COUNT
@@ -47,7 +48,7 @@ union oct_attributes {
     float factor;
     struct {
         enum oct_activation function;
-        float limit;
+        float limit; /* of those that clip; silu ... sigmoid: x clipped above it, 0: not */
     } activation;
     struct {
         int32_t axis;

@@ -112,7 +112,8 @@ static struct experts experts_of(struct oct_model *m, int64_t mlp_dim)
     return x;
 }
 
-/* RoutedMoE.apply_ffn_activation: gate times up; gpt-oss clips both and adds one to up. */
+/* RoutedMoE.apply_ffn_activation: gate times up; gpt-oss clips both and adds one to up. DeepSeek
+ * clips both where a limit is set, others take no notice of it. */
 static oct_tensor gated(struct oct_model *m, oct_tensor gate, oct_tensor up)
 {
     double limit = oct_float(m, mlp_activations_limit);
@@ -120,8 +121,11 @@ static oct_tensor gated(struct oct_model *m, oct_tensor gate, oct_tensor up)
     if (oct_is(m, decoder_block, "gpt_oss")) {
         gate = oct_activate(&m->b, gate, OCT_ACTIVATION_swiglu_oai, limit);
         up = oct_activate(&m->b, up, OCT_ACTIVATION_clip_plus_one, limit);
-    } else {
+    } else if (oct_is(m, decoder_block, "deepseek") && limit > 0) {
         gate = oct_activate(&m->b, gate, oct_mlp_activation(m, 0), limit);
+        up = oct_activate(&m->b, up, OCT_ACTIVATION_clip, limit);
+    } else {
+        gate = oct_activate(&m->b, gate, oct_mlp_activation(m, 0), 0);
     }
     return oct_cast(&m->b, oct_times(&m->b, gate, up), m->dtype);
 }
