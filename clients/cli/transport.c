@@ -51,8 +51,13 @@ static enum octet_status call_here(struct session *session, const struct octet_m
             octet_wire_decode_in_place(method->request, session->arena, bytes, size, &request, err);
     if (method->is_constant)
         facts_of_cpu(&facts);
-    const struct octet_call call = {session->context, session->arena, session->cancel, &facts,
-                                    session->workers};
+    const struct octet_call call = {
+        .context = session->context,
+        .arena = session->arena,
+        .cancel = session->cancel,
+        .facts = &facts,
+        .workers = session->workers,
+    };
     return status == OCTET_OK ? method->run(&call, request, response, err) : status;
 }
 

@@ -15,7 +15,12 @@ bool oct_wire_new_list(octet_arena *arena, const ProtobufCMessageDescriptor *des
 /* A copy in the arena; NULL (and not "") when there is no memory. text may be NULL: "". */
 char *oct_wire_text(octet_arena *arena, const char *text);
 
-/* request.c. field: what the message is called in the request ("model"); model may be NULL:
+/* request.c. The settings of a message as liboctet takes them, in the arena; model may be NULL. */
+enum octet_status oct_wire_config_input(const struct octet_call *call,
+                                        const Octet__V1__ModelConfig *model,
+                                        struct octet_config_input *out,
+                                        struct octet_error *err) OCTET_MUST_CHECK;
+/* field: what the message is called in the request ("model"); model may be NULL:
  * defaults. */
 enum octet_status oct_wire_config(const struct octet_call *call,
                                   const Octet__V1__ModelConfig *model, const char *field,
@@ -45,6 +50,9 @@ enum octet_status oct_wire_put_rules(octet_arena *arena, const octet_rules *rule
 enum octet_status oct_wire_put_trace(octet_arena *arena, const octet_plan *plan,
                                      Octet__V1__Trace **out,
                                      struct octet_error *err) OCTET_MUST_CHECK;
+/* A plan's parameters, in alphabetical order of names. */
+bool oct_wire_put_parameters(octet_arena *arena, const octet_plan *plan, size_t *count,
+                             Octet__V1__Parameter ***out);
 /* Sizes of a shape and, where `axes` is given, the names of its axes; in the arena. */
 bool oct_wire_put_shape(octet_arena *arena, const struct octet_shape *shape, size_t *rank,
                         int64_t **sizes, size_t *axis_count, char ***axes);
@@ -58,6 +66,10 @@ typedef enum octet_status oct_wire_run(const struct octet_call *call,
                                        const ProtobufCMessage *request, ProtobufCMessage **response,
                                        struct octet_error *err);
 oct_wire_run oct_wire_get_server_info, oct_wire_trace, oct_wire_check, oct_wire_inspect,
-    oct_wire_quantize, oct_wire_dequantize, oct_wire_dot_general, oct_wire_ragged_dot;
+    oct_wire_quantize, oct_wire_dequantize, oct_wire_dot_general, oct_wire_ragged_dot,
+    oct_wire_create_session, oct_wire_describe_session, oct_wire_list_sessions, oct_wire_keep_alive,
+    oct_wire_delete_session, oct_wire_put_tensors, oct_wire_get_tensors, oct_wire_forward,
+    oct_wire_forward_backward, oct_wire_optim_step, oct_wire_train_step, oct_wire_save_checkpoint,
+    oct_wire_load_checkpoint, oct_wire_list_checkpoints;
 
 #endif

@@ -45,8 +45,8 @@ static int64_t optimizer_bytes(const struct octet_call *call, const octet_config
     _Static_assert((int)OCTET_DTYPE_##name == (int)OCTET__V1__DATA_TYPE__DATA_TYPE_##name, #name);
 OCTET_DTYPES(SAME)
 
-static bool put_parameters(octet_arena *arena, const octet_plan *plan,
-                           Octet__V1__InspectResponse *out)
+bool oct_wire_put_parameters(octet_arena *arena, const octet_plan *plan, size_t *n,
+                             Octet__V1__Parameter ***out)
 {
     size_t count = octet_plan_parameter_count(plan);
     ProtobufCMessage **list;
@@ -64,8 +64,8 @@ static bool put_parameters(octet_arena *arena, const octet_plan *plan,
             !oct_wire_put_shape(arena, &shape, &to->n_shape, &to->shape, &to->n_axes, &to->axes))
             return false;
     }
-    out->n_parameters = count;
-    out->parameters = (Octet__V1__Parameter **)list;
+    *n = count;
+    *out = (Octet__V1__Parameter **)list;
     return true;
 }
 
@@ -90,7 +90,7 @@ enum octet_status oct_wire_inspect(const struct octet_call *call, const Protobuf
     status = octet_plan_create(call->context, config, NULL, &sizes, call->cancel, &plan, err);
     if (status != OCTET_OK)
         return oct_wire_name_key(call, config, "model", err);
-    if (put_parameters(call->arena, plan, out)) {
+    if (oct_wire_put_parameters(call->arena, plan, &out->n_parameters, &out->parameters)) {
         const struct octet_plan_totals *totals = octet_plan_totals(plan);
         out->parameter_count = totals->parameters;
         out->parameter_bytes = totals->parameter_bytes;

@@ -5,21 +5,40 @@
 
 #include "wire/convert.h"
 
-#define ROW(method, stem, function, constant, tensors)                                             \
+#define TYPED(method, in, out, function, ...)                                                      \
     {                                                                                              \
-#method, &octet__v1__##stem##_request__descriptor,                                         \
-            &octet__v1__##stem##_response__descriptor, function, constant, tensors                 \
+        .name = #method, .request = &octet__v1__##in##__descriptor,                                \
+        .response = &octet__v1__##out##__descriptor, .run = function, __VA_ARGS__                  \
     }
+#define ROW(method, stem, ...)                                                                     \
+    TYPED(method, stem##_request, stem##_response, oct_wire_##stem, __VA_ARGS__)
+#define READS .access = OCTET_ACCESS_READ
+#define CHANGES .access = OCTET_ACCESS_CHANGE
+#define TENSORS .takes_tensors = true
 
 const struct octet_method octet_methods[] = {
-    ROW(GetServerInfo, get_server_info, oct_wire_get_server_info, true, false),
-    ROW(Trace, trace, oct_wire_trace, false, false),
-    ROW(Check, check, oct_wire_check, false, false),
-    ROW(Inspect, inspect, oct_wire_inspect, false, false),
-    ROW(Quantize, quantize, oct_wire_quantize, false, true),
-    ROW(Dequantize, dequantize, oct_wire_dequantize, false, true),
-    ROW(DotGeneral, dot_general, oct_wire_dot_general, false, true),
-    ROW(RaggedDot, ragged_dot, oct_wire_ragged_dot, false, true),
+    ROW(GetServerInfo, get_server_info, .is_constant = true),
+    ROW(Trace, trace, .is_constant = false),
+    ROW(Check, check, .is_constant = false),
+    ROW(Inspect, inspect, .is_constant = false),
+    ROW(Quantize, quantize, TENSORS),
+    ROW(Dequantize, dequantize, TENSORS),
+    ROW(DotGeneral, dot_general, TENSORS),
+    ROW(RaggedDot, ragged_dot, TENSORS),
+    TYPED(CreateSession, create_session_request, session, oct_wire_create_session, TENSORS),
+    TYPED(DescribeSession, describe_session_request, session, oct_wire_describe_session, READS),
+    ROW(ListSessions, list_sessions, .is_light = true),
+    ROW(KeepAlive, keep_alive, .is_light = true),
+    ROW(DeleteSession, delete_session, .access = OCTET_ACCESS_END),
+    ROW(PutTensors, put_tensors, CHANGES, TENSORS, .shape = OCTET_METHOD_UPLOAD),
+    ROW(GetTensors, get_tensors, READS, .shape = OCTET_METHOD_DOWNLOAD),
+    ROW(Forward, forward, READS, TENSORS),
+    ROW(ForwardBackward, forward_backward, CHANGES, TENSORS),
+    ROW(OptimStep, optim_step, CHANGES, TENSORS),
+    ROW(TrainStep, train_step, CHANGES, TENSORS),
+    TYPED(SaveCheckpoint, save_checkpoint_request, checkpoint, oct_wire_save_checkpoint, CHANGES),
+    TYPED(LoadCheckpoint, load_checkpoint_request, checkpoint, oct_wire_load_checkpoint, CHANGES),
+    ROW(ListCheckpoints, list_checkpoints, .is_constant = false),
 };
 const size_t octet_method_count = sizeof octet_methods / sizeof *octet_methods;
 

@@ -1,10 +1,11 @@
-/* The unary methods of octet.v1.Octet: one list, read by the server (dispatch), the command line
+/* The methods of octet.v1.Octet: one list, read by the server (dispatch), the command line
  * (which runs the same functions in its own process) and the fuzz targets.
  *
  * For: request message in, response message out, through liboctet.
  * Not for: transport; nothing here knows of gRPC, threads or queues.
  * Decision: a method is a pure function of request and facts, so "local" and "--server" cannot
- * differ. */
+ * differ. A method on a session gets the session lent for the call; whoever calls sees to it that
+ * one that changes it is alone. */
 #ifndef OCTET_WIRE_METHODS_H
 #define OCTET_WIRE_METHODS_H
 
@@ -15,7 +16,9 @@
 /* What GetServerInfo tells of the process that answers; all borrowed. */
 struct octet_server_facts {
     uint64_t message_bytes_max, request_memory_bytes, queue_length, config_request_bytes;
+    uint64_t sessions, session_memory_bytes;
     int32_t lanes;
+    int32_t lane_threads; /* the most that a call's workers have; 0: 1 */
     const char *const *backends;
     size_t backend_count;
     const char *const *cpu_features;
@@ -25,12 +28,43 @@ struct octet_server_facts {
     size_t accumulation_count;
 };
 
+typedef struct octet_held octet_held; /* a session as methods know it; wire/held.h */
+struct octet_host;                    /* who keeps sessions; wire/held.h */
+
+enum { OCTET_SESSION_ID_BYTES = 40 };
+
+/* What of a session a method wants while it runs: to read it beside other readers, to change it
+ * alone, to end it. */
+enum octet_access { OCTET_ACCESS_NONE, OCTET_ACCESS_READ, OCTET_ACCESS_CHANGE, OCTET_ACCESS_END };
+
+enum octet_method_shape {
+    OCTET_METHOD_UNARY,
+    OCTET_METHOD_UPLOAD,  /* runs for each request message, and once more, without, for the reply */
+    OCTET_METHOD_DOWNLOAD /* runs with the request, then without, as long as there is more */
+};
+
+/* What a method tells beside its reply, and what a stream's calls have in common; zeros at the
+ * start. The caller frees state with state_free when both are set. */
+struct octet_exchange {
+    /* Set by a method that failed because it was not lent this session. */
+    char wanted_session[OCTET_SESSION_ID_BYTES];
+    bool has_changed; /* a session was changed: the method must not run again for this request */
+    char session[OCTET_SESSION_ID_BYTES]; /* that the call is about, when it is known */
+    bool is_last;  /* of an upload, set by the caller: the client has said all */
+    bool has_more; /* of a download */
+    void *state;
+    void (*state_free)(void *state);
+};
+
 struct octet_call {
     octet_context *context;
     octet_arena *arena; /* request, working memory and response live in it */
     const struct octet_cancel *cancel;
     const struct octet_server_facts *facts;
-    octet_workers *workers; /* may be NULL for methods that take no tensors */
+    octet_workers *workers;          /* may be NULL for methods that take no tensors */
+    const struct octet_host *host;   /* NULL: no sessions here */
+    octet_held *session;             /* lent for the call; NULL: none */
+    struct octet_exchange *exchange; /* may be NULL for unary methods */
 };
 
 struct octet_method {
@@ -42,6 +76,10 @@ struct octet_method {
                              ProtobufCMessage **response, struct octet_error *err);
     bool is_constant;   /* the answer to an empty request stays the same while the process runs */
     bool takes_tensors; /* computes with workers; its messages may be as large as any */
+    /* Of the session that field 1 of the request names. */
+    enum octet_access access;
+    enum octet_method_shape shape; /* of streams, request is NULL in all calls but those with one */
+    bool is_light;                 /* reads a table, computes nothing */
 };
 
 extern const struct octet_method octet_methods[];

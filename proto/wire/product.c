@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "wire/convert.h"
+#include "wire/ref.h"
 #include "wire/tensor.h"
 
 /* What the two requests have in common, under one name. */
@@ -68,18 +69,27 @@ static enum octet_status find_rule(struct work *w, struct octet_error *err)
     return status;
 }
 
+static enum octet_status read_operand(const struct work *w, const Octet__V1__Operand *operand,
+                                      const char *field, struct octet_operand *out,
+                                      struct octet_error *err)
+{
+    if (operand && operand->kind_case == OCTET__V1__OPERAND__KIND_REF)
+        return oct_wire_to_ref(w->call, operand->ref, field, out, err);
+    return oct_wire_to_operand(w->call->arena, operand, &w->in->buffers, field, out, err);
+}
+
 static enum octet_status read_operands(struct work *w, struct octet_error *err)
 {
     const struct request *in = w->in;
-    octet_arena *arena = w->call->arena;
-    enum octet_status status =
-        oct_wire_to_operand(arena, in->lhs, &in->buffers, "lhs", &w->lhs, err);
+    enum octet_status status = oct_wire_check_refs(in->lhs, in->rhs, err);
 
     if (status == OCTET_OK)
-        status = oct_wire_to_operand(arena, in->rhs, &in->buffers, "rhs", &w->rhs, err);
+        status = read_operand(w, in->lhs, "lhs", &w->lhs, err);
+    if (status == OCTET_OK)
+        status = read_operand(w, in->rhs, "rhs", &w->rhs, err);
     if (status == OCTET_OK && in->cotangent)
-        status =
-            oct_wire_to_array(arena, in->cotangent, &in->buffers, "cotangent", &w->cotangent, err);
+        status = oct_wire_to_array(w->call->arena, in->cotangent, &in->buffers, "cotangent",
+                                   &w->cotangent, err);
     return status;
 }
 
@@ -272,7 +282,7 @@ static enum octet_status put_answer(const struct work *w, int64_t depth, struct 
     octet_arena *arena = w->call->arena;
 
     *out = (struct answer){.trace = NULL};
-    if (!oct_wire_reply_init(&out->reply, arena, &w->in->buffers) ||
+    if (!oct_wire_reply_init(&out->reply, arena, &w->in->buffers, OCT_WIRE_REPLY_TENSORS) ||
         !oct_wire_put_array(&out->reply, &w->product.out, &out->out) ||
         !oct_wire_put_array(&out->reply, &w->product.lhs_grad, &out->lhs_grad) ||
         !oct_wire_put_array(&out->reply, &w->product.rhs_grad, &out->rhs_grad))

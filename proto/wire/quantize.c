@@ -91,7 +91,7 @@ enum octet_status oct_wire_quantize(const struct octet_call *call, const Protobu
     struct octet_quantized quantized = {.zero_point = {.data = NULL}};
     struct oct_wire_reply reply;
 
-    if (!out || !oct_wire_reply_init(&reply, call->arena, &buffers))
+    if (!out || !oct_wire_reply_init(&reply, call->arena, &buffers, OCT_WIRE_REPLY_TENSORS))
         return octet_arena_exhausted(call->arena, err);
     enum octet_status status = oct_wire_compute(call, &compute, err);
     if (status == OCTET_OK)
@@ -125,7 +125,7 @@ enum octet_status oct_wire_dequantize(const struct octet_call *call,
     struct octet_array array = {.data = NULL};
     struct oct_wire_reply reply;
 
-    if (!out || !oct_wire_reply_init(&reply, call->arena, &buffers))
+    if (!out || !oct_wire_reply_init(&reply, call->arena, &buffers, OCT_WIRE_REPLY_TENSORS))
         return octet_arena_exhausted(call->arena, err);
     enum octet_status status = oct_wire_compute(call, &compute, err);
     if (status == OCTET_OK)

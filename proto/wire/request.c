@@ -4,26 +4,36 @@
 
 #include "wire/convert.h"
 
+enum octet_status oct_wire_config_input(const struct octet_call *call,
+                                        const Octet__V1__ModelConfig *model,
+                                        struct octet_config_input *out, struct octet_error *err)
+{
+    *out = (struct octet_config_input){0};
+    if (!model)
+        return OCTET_OK;
+    struct octet_pair *pairs = OCTET_NEW_ARRAY(call->arena, model->n_overrides, struct octet_pair);
+    if (!pairs)
+        return octet_arena_exhausted(call->arena, err);
+    for (size_t i = 0; i < model->n_overrides; i++)
+        pairs[i] = (struct octet_pair){model->overrides[i]->key, model->overrides[i]->value};
+    out->name = model->name;
+    out->yaml = model->yaml[0] ? model->yaml : NULL;
+    out->yaml_length = strlen(model->yaml);
+    out->overrides = pairs;
+    out->override_count = model->n_overrides;
+    return OCTET_OK;
+}
+
 enum octet_status oct_wire_config(const struct octet_call *call,
                                   const Octet__V1__ModelConfig *model, const char *field,
                                   const octet_config **out, struct octet_error *err)
 {
-    struct octet_config_input input = {0};
+    struct octet_config_input input;
+    enum octet_status status = oct_wire_config_input(call, model, &input, err);
 
-    if (model) {
-        struct octet_pair *pairs =
-            OCTET_NEW_ARRAY(call->arena, model->n_overrides, struct octet_pair);
-        if (!pairs)
-            return octet_arena_exhausted(call->arena, err);
-        for (size_t i = 0; i < model->n_overrides; i++)
-            pairs[i] = (struct octet_pair){model->overrides[i]->key, model->overrides[i]->value};
-        input.name = model->name;
-        input.yaml = model->yaml[0] ? model->yaml : NULL;
-        input.yaml_length = strlen(model->yaml);
-        input.overrides = pairs;
-        input.override_count = model->n_overrides;
-    }
-    enum octet_status status = octet_config_build(call->context, call->arena, &input, out, err);
+    if (status != OCTET_OK)
+        return status;
+    status = octet_config_build(call->context, call->arena, &input, out, err);
     if (status != OCTET_OK)
         octet_error_within(err, field);
     return status;

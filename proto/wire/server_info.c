@@ -13,6 +13,8 @@ static bool put_limits(const struct octet_call *call, Octet__V1__GetServerInfoRe
     out->limits->request_memory_bytes = (int64_t)facts->request_memory_bytes;
     out->limits->queue_length = (int64_t)facts->queue_length;
     out->limits->config_request_bytes = (int64_t)facts->config_request_bytes;
+    out->limits->sessions = (int64_t)facts->sessions;
+    out->limits->session_memory_bytes = (int64_t)facts->session_memory_bytes;
     out->limits->lanes = facts->lanes;
     out->limits->graph_nodes = limits->graph_nodes;
     out->limits->rules = limits->rules;

@@ -195,10 +195,11 @@ enum octet_status oct_wire_to_operand(octet_arena *arena, const Octet__V1__Opera
 /* ---- Replies ---- */
 
 bool oct_wire_reply_init(struct oct_wire_reply *reply, octet_arena *arena,
-                         const struct oct_wire_buffers *request)
+                         const struct oct_wire_buffers *request, size_t room)
 {
-    *reply = (struct oct_wire_reply){.arena = arena, .uses_buffers = request->count > 0};
-    reply->list = OCTET_NEW_ARRAY(arena, OCT_WIRE_REPLY_TENSORS, ProtobufCBinaryData);
+    *reply =
+        (struct oct_wire_reply){.arena = arena, .uses_buffers = request->count > 0, .room = room};
+    reply->list = OCTET_NEW_ARRAY(arena, room, ProtobufCBinaryData);
     return reply->list != NULL;
 }
 
@@ -220,8 +221,7 @@ bool oct_wire_put_array(struct oct_wire_reply *reply, const struct octet_array *
     tensor->shape = shape;
     tensor->n_shape = rank;
     const ProtobufCBinaryData data = {(size_t)octet_array_bytes(array), array->data};
-    if (reply->uses_buffers && data.len > OCT_WIRE_BUFFER_BYTES &&
-        reply->count < OCT_WIRE_REPLY_TENSORS) {
+    if (reply->uses_buffers && data.len > OCT_WIRE_BUFFER_BYTES && reply->count < reply->room) {
         reply->list[reply->count++] = data;
         tensor->buffer = (int32_t)reply->count;
     } else {

@@ -30,22 +30,24 @@ enum octet_status oct_wire_to_quantized(octet_arena *arena,
                                         const struct oct_wire_buffers *buffers, const char *field,
                                         struct octet_quantized *out,
                                         struct octet_error *err) OCTET_MUST_CHECK;
-/* "FIELD.tensor.dtype", "FIELD.quantized.scale.shape"; NOT_FOUND "FIELD.ref". */
+/* "FIELD.tensor.dtype", "FIELD.quantized.scale.shape"; NOT_FOUND "FIELD.ref": one that names a
+ * session's tensor is not for this function (ref.h). */
 enum octet_status oct_wire_to_operand(octet_arena *arena, const Octet__V1__Operand *operand,
                                       const struct oct_wire_buffers *buffers, const char *field,
                                       struct octet_operand *out,
                                       struct octet_error *err) OCTET_MUST_CHECK;
 
-/* The tensors of one reply. */
+/* The tensors of one reply; of a product's, 3. */
 enum { OCT_WIRE_REPLY_TENSORS = 3, OCT_WIRE_BUFFER_BYTES = 64 * 1024 };
 struct oct_wire_reply {
     octet_arena *arena;
     bool uses_buffers; /* as the request did: tensors above OCT_WIRE_BUFFER_BYTES go there */
-    ProtobufCBinaryData *list; /* [OCT_WIRE_REPLY_TENSORS]; the response's `buffers` */
-    size_t count;
+    ProtobufCBinaryData *list; /* [room]; the response's `buffers` */
+    size_t count, room;
 };
+/* room: tensors that the reply can have. */
 bool oct_wire_reply_init(struct oct_wire_reply *reply, octet_arena *arena,
-                         const struct oct_wire_buffers *request);
+                         const struct oct_wire_buffers *request, size_t room);
 /* An array without data gives NULL (the field is absent). Returns false when there is no memory. */
 bool oct_wire_put_array(struct oct_wire_reply *reply, const struct octet_array *array,
                         Octet__V1__Tensor **out);

@@ -39,7 +39,8 @@ static void teardown(void)
 
 static enum octet_status run(const char *name, const ProtobufCMessage *request, void *out)
 {
-    const struct octet_call call = {context, arena, &cancel, &facts, workers};
+    const struct octet_call call = {
+        .context = context, .arena = arena, .cancel = &cancel, .facts = &facts, .workers = workers};
     const struct octet_method *method = octet_method_find(name);
     ProtobufCMessage *response = NULL;
 
@@ -601,7 +602,8 @@ END_TEST
 START_TEST(products_stop_and_need_workers)
 {
     struct dot d;
-    const struct octet_call call = {context, arena, &cancel, &facts, NULL};
+    const struct octet_call call = {
+        .context = context, .arena = arena, .cancel = &cancel, .facts = &facts};
     ProtobufCMessage *response;
 
     dot_of(&d);

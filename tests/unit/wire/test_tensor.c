@@ -260,7 +260,7 @@ START_TEST(replies_use_buffers_when_the_request_did)
     ck_assert_int_eq(octet_array_create(arena, OCTET_DTYPE_F32, 2, large, &b, &err), OCTET_OK);
     for (int with = 0; with < 2; with++) {
         struct oct_wire_reply reply;
-        ck_assert(oct_wire_reply_init(&reply, arena, &requests[with]));
+        ck_assert(oct_wire_reply_init(&reply, arena, &requests[with], OCT_WIRE_REPLY_TENSORS));
         ck_assert(oct_wire_put_array(&reply, &a, &x) && oct_wire_put_array(&reply, &b, &y) &&
                   oct_wire_put_array(&reply, &none, &z));
         ck_assert_ptr_null(z);

@@ -11,6 +11,7 @@ int main(void)
     suite_add_tcase(suite, json_cases());
     suite_add_tcase(suite, methods_cases());
     suite_add_tcase(suite, products_cases());
+    suite_add_tcase(suite, session_cases());
     suite_add_tcase(suite, tensor_cases());
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

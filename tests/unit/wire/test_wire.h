@@ -8,6 +8,7 @@ TCase *decode_cases(void);
 TCase *json_cases(void);
 TCase *methods_cases(void);
 TCase *products_cases(void);
+TCase *session_cases(void);
 TCase *tensor_cases(void);
 
 #endif
