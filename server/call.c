@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <grpc/byte_buffer_reader.h>
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
 
@@ -13,6 +14,7 @@
 #include "job.h"
 #include "log.h"
 #include "loop.h"
+#include "octet/v1/octet.pb-c.h"
 #include "rpc.h"
 
 enum { ACCEPTS = 16 }; /* calls that may arrive before the loop comes to ask for more */
@@ -31,6 +33,8 @@ static void tell(struct watcher *watcher);
 static void set_outgoing(struct call *call, grpc_slice slice);
 static void begin(struct call *call);
 static void receive(struct call *call);
+static void go_on(struct call *call, grpc_byte_buffer *body);
+static void release_when_over(struct call *call);
 
 static bool accept_one(struct loop *loop)
 {
@@ -67,6 +71,8 @@ static void destroy(struct call *call)
         grpc_byte_buffer_destroy(call->received);
     if (call->outgoing)
         grpc_byte_buffer_destroy(call->outgoing);
+    if (call->exchange.state_free)
+        call->exchange.state_free(call->exchange.state);
     grpc_metadata_array_destroy(&call->metadata);
     grpc_call_details_destroy(&call->details);
     if (call->handle)
@@ -248,6 +254,9 @@ static size_t put_initial(struct call *call, grpc_op *op)
     call->initial[0] = pair("octet-request-id", call->request_id);
     *op = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
     op->data.send_initial_metadata.count = 1;
+    if (call->exchange.session[0]) /* so that a proxy can send the session's calls here */
+        call->initial[op->data.send_initial_metadata.count++] =
+            pair("octet-session", call->exchange.session);
     op->data.send_initial_metadata.metadata = call->initial;
     return 1;
 }
@@ -314,6 +323,7 @@ static void send_message(struct call *call)
 
     count += put_message(call, &ops[count]);
     call->is_sending = true;
+    call->sending_since_ns = octet_now_ns();
     start(call, ops, count, &call->sending);
 }
 
@@ -344,6 +354,7 @@ void call_end(struct call *call, enum octet_status status, const char *text)
     call->is_ending = true;
     call->status = status;
     snprintf(call->text, sizeof call->text, "%s", text);
+    release_when_over(call);
     if (!call->is_sending) /* else on_sending goes on from here */
         send_end(call);
 }
@@ -415,7 +426,8 @@ static enum octet_status admit(struct call *call, struct octet_error *err)
     struct loop *loop = call->loop;
     enum octet_status status;
 
-    if (call->method->shape != CALL_UNARY && loop->streams >= loop->config->limits.control_calls)
+    bool stays = call->method->shape == CALL_WATCH || call->method->shape == CALL_DIALOGUE;
+    if (stays && loop->streams >= loop->config->limits.control_calls)
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
                           "%" PRId64 " streams are open, as many as limits.control_calls allows",
                           loop->streams);
@@ -425,7 +437,7 @@ static enum octet_status admit(struct call *call, struct octet_error *err)
             return status;
         call->has_place = true;
     }
-    call->is_stream = call->method->shape != CALL_UNARY;
+    call->is_stream = stays;
     loop->streams += call->is_stream;
     return OCTET_OK;
 }
@@ -537,8 +549,167 @@ bool call_is_late(const struct call *call, uint64_t now_ns, int64_t receive_ms)
     uint64_t limit_ms = (uint64_t)receive_ms;
     if (call->is_receiving && call->method->takes_tensors) /* 8 MiB/s is slow, and not late */
         limit_ms += (uint64_t)call->method->request_bytes_max / (8 << 10);
-    return call->is_receiving && call->has_place &&
+    return call->is_receiving && (call->has_place || call->method->shape == CALL_UPLOAD) &&
            now_ns - call->receiving_since_ns > limit_ms * 1000000u;
+}
+
+void call_check_sending(struct call *call, uint64_t now_ns, int64_t receive_ms)
+{
+    if (call->is_sending && call->method && call->method->shape == CALL_DOWNLOAD &&
+        now_ns - call->sending_since_ns > (uint64_t)receive_ms * 1000000u)
+        grpc_call_cancel(call->handle, NULL);
+}
+
+/* ---- Sessions ---- */
+
+static void drop_job(struct call *call, const struct octet_error *error)
+{
+    job_free(call->job);
+    call->job = NULL;
+    end_with(call, error);
+}
+
+/* The session is the call's for a while, or (false) it has ended while the call waited for it. */
+static void on_turn(struct claim *claim, bool granted)
+{
+    struct call *call = OWNER_OF(claim, struct call, claim);
+    struct scheduler *scheduler = &call->loop->schedulers[call->method->pool];
+    struct octet_error error;
+
+    if (!granted) {
+        scheduler_remove(scheduler, call->job);
+        octet_fail(&error, OCTET_NOT_FOUND, "session_id",
+                   "the session was deleted while the call waited for it");
+        drop_job(call, &error);
+        settle(call);
+        return;
+    }
+    call->job->held = claim_held(claim);
+    if (scheduler_unpark(scheduler, call->job, call->peer, &error) != OCTET_OK)
+        drop_job(call, &error);
+    scheduler_run(scheduler);
+}
+
+/* The id that a request starts with, as known writers put it: the first field. A glance: what it
+ * says is only where the call waits, and the lane that decodes the request has the last word. */
+static bool peek_session(const grpc_byte_buffer *body, char id[OCTET_SESSION_ID_BYTES])
+{
+    enum { TAG = 1 << 3 | 2 };
+    grpc_byte_buffer_reader reader;
+    grpc_slice *slice;
+    bool is_found = false;
+
+    if (!body || !grpc_byte_buffer_reader_init(&reader, (grpc_byte_buffer *)(uintptr_t)body))
+        return false;
+    if (grpc_byte_buffer_reader_peek(&reader, &slice)) {
+        const uint8_t *bytes = GRPC_SLICE_START_PTR(*slice);
+        size_t length = GRPC_SLICE_LENGTH(*slice);
+        if (length > 2 && bytes[0] == TAG && bytes[1] > 0 && bytes[1] < OCTET_SESSION_ID_BYTES &&
+            length >= 2 + (size_t)bytes[1]) {
+            memcpy(id, bytes + 2, bytes[1]);
+            id[bytes[1]] = 0;
+            is_found = true;
+        }
+    }
+    grpc_byte_buffer_reader_destroy(&reader);
+    return is_found;
+}
+
+static enum octet_access access_of(const struct call *call)
+{
+    enum octet_access access =
+        call->method->method ? call->method->method->access : OCTET_ACCESS_NONE;
+
+    return access == OCTET_ACCESS_NONE ? OCTET_ACCESS_READ : access;
+}
+
+/* A parked job waits for its turn on the session. false: there is none of that id. */
+static bool claim(struct call *call, const char *id)
+{
+    return sessions_claim(&call->loop->sessions, id, access_of(call), &call->claim, on_turn);
+}
+
+/* A call that has ended, or whose client is gone, gives its session up as soon as no lane works on
+ * it. */
+static void release_when_over(struct call *call)
+{
+    if (!call->job && (call->is_ending || call->is_gone))
+        sessions_release(&call->loop->sessions, &call->claim);
+}
+
+/* The lane wants a session that it was not lent: the request named it where nobody glanced. Returns
+ * false when the call ends instead. */
+static bool lend(struct call *call, struct job *job)
+{
+    enum { LOANS_MAX = 4 };
+    struct scheduler *scheduler = &call->loop->schedulers[call->method->pool];
+    char id[OCTET_SESSION_ID_BYTES];
+
+    memcpy(id, call->exchange.wanted_session, sizeof id);
+    call->exchange.wanted_session[0] = 0;
+    if (call->is_gone || call->is_ending || call->loans++ >= LOANS_MAX)
+        return false;
+    sessions_release(&call->loop->sessions, &call->claim);
+    job->held = NULL;
+    job->wants_session = false;
+    scheduler_park_again(scheduler, job);
+    if (claim(call, id))
+        return true;
+    scheduler_remove(scheduler, job);
+    char field[sizeof job->error.field];
+    memcpy(field, job->error.field, sizeof field);
+    job->status = octet_fail(&job->error, OCTET_NOT_FOUND, field,
+                             "there is no session '%s': it was deleted, its lease has ended, or "
+                             "the server has started anew",
+                             id);
+    return false;
+}
+
+/* ---- Jobs ---- */
+
+static struct job *make_job(struct call *call, grpc_byte_buffer *body)
+{
+    struct job *job = job_create(call, call->method, &call->loop->job_settings, body);
+
+    if (!job)
+        return NULL;
+    job->cancel.deadline_ns = call->deadline_ns;
+    job->done.deliver = on_job_done;
+    job->queued_ns = octet_now_ns();
+    job->exchange = &call->exchange;
+    return job;
+}
+
+/* Metadata octet-session, by which proxies route, says it where the request does not start with it.
+ */
+static bool session_of(const struct call *call, char id[OCTET_SESSION_ID_BYTES])
+{
+    const grpc_slice *value;
+
+    if (peek_session(call->job->body, id))
+        return true;
+    value = metadata_find(call, "octet-session");
+    if (!value || GRPC_SLICE_LENGTH(*value) >= OCTET_SESSION_ID_BYTES)
+        return false;
+    memcpy(id, GRPC_SLICE_START_PTR(*value), GRPC_SLICE_LENGTH(*value));
+    id[GRPC_SLICE_LENGTH(*value)] = 0;
+    return id[0] != 0;
+}
+
+/* A session's call waits for its turn, others only for a lane. The job's place is there. */
+static enum octet_status push(struct call *call, struct octet_error *err)
+{
+    struct scheduler *scheduler = &call->loop->schedulers[call->method->pool];
+    const struct octet_method *method = call->method->method;
+    char id[OCTET_SESSION_ID_BYTES];
+
+    if (!method || method->access == OCTET_ACCESS_NONE || !session_of(call, id))
+        return scheduler_push(scheduler, call->job, call->peer, err);
+    enum octet_status status = scheduler_park(scheduler, call->job, err);
+    if (status != OCTET_OK || claim(call, id))
+        return status;
+    /* Unknown: the request may still name another one, further on. */
+    return scheduler_unpark(scheduler, call->job, call->peer, err);
 }
 
 /* The request becomes a job; what goes wrong ends the call. */
@@ -546,7 +717,7 @@ static void enqueue(struct call *call, grpc_byte_buffer *body)
 {
     struct scheduler *scheduler = &call->loop->schedulers[call->method->pool];
     struct octet_error error;
-    struct job *job = job_create(call, call->method, &call->loop->job_settings, body);
+    struct job *job = make_job(call, body);
 
     if (job && !call->has_place && scheduler_admit(scheduler, &error) != OCTET_OK) {
         job_free(job);
@@ -557,15 +728,28 @@ static void enqueue(struct call *call, grpc_byte_buffer *body)
         call_end(call, OCTET_RESOURCE_EXHAUSTED, "out of memory");
         return;
     }
-    job->cancel.deadline_ns = call->deadline_ns;
-    job->done.deliver = on_job_done;
-    job->queued_ns = octet_now_ns();
     call->has_place = false; /* the job's now */
-    if (scheduler_push(scheduler, job, call->peer, &error) != OCTET_OK) {
-        job_free(job);
-        end_with(call, &error);
+    call->job = job;
+    if (push(call, &error) != OCTET_OK) {
+        if (call->job) /* else it ended at once, for another reason */
+            drop_job(call, &error);
         return;
     }
+    scheduler_run(scheduler);
+}
+
+/* The next step of a stream that was admitted as a whole, and has its session. */
+static void go_on(struct call *call, grpc_byte_buffer *body)
+{
+    struct scheduler *scheduler = &call->loop->schedulers[call->method->pool];
+    struct job *job = make_job(call, body);
+
+    if (!job || !scheduler_push_again(scheduler, job, call->peer)) {
+        job_free(job);
+        call_end(call, OCTET_RESOURCE_EXHAUSTED, "out of memory");
+        return;
+    }
+    job->held = claim_held(&call->claim);
     call->job = job;
     scheduler_run(scheduler);
 }
@@ -584,7 +768,10 @@ static void check_request(struct call *call, grpc_byte_buffer *body)
         return;
     }
     if (length <= (size_t)method->request_bytes_max) {
-        enqueue(call, body);
+        if (method->shape == CALL_UPLOAD && call->claim.is_granted)
+            go_on(call, body);
+        else
+            enqueue(call, body);
         return;
     }
     snprintf(text, sizeof text, "the request has %zu bytes, more than %s, %" PRId64, length,
@@ -607,6 +794,9 @@ static void on_receipt(struct event *event, bool ok)
         check_request(call, body);
     } else if (call->method->shape == CALL_DIALOGUE) {
         call_end(call, OCTET_OK, ""); /* the client has said all */
+    } else if (call->method->shape == CALL_UPLOAD && call->claim.is_granted) {
+        call->exchange.is_last = true;
+        go_on(call, NULL);
     } else {
         call_end(call, OCTET_INVALID_ARGUMENT, "the request message is missing");
     }
@@ -630,9 +820,13 @@ static void take_result(struct call *call, struct job *job)
     } else if (call->method->shape == CALL_WATCH) {
         health_watch(&call->loop->health, &call->watcher, (int)job->answer, tell);
         tell(&call->watcher);
+    } else if (!job->has_reply) {
+        receive(call); /* of an upload: the next message */
     } else {
+        bool is_last = call->method->shape == CALL_UNARY || call->method->shape == CALL_UPLOAD ||
+                       (call->method->shape == CALL_DOWNLOAD && !call->exchange.has_more);
         set_outgoing(call, job->reply);
-        if (call->method->shape == CALL_UNARY) {
+        if (is_last) {
             call->held_bytes = (int64_t)GRPC_SLICE_LENGTH(job->reply);
             scheduler_hold(&call->loop->schedulers[call->method->pool], call->held_bytes);
             call_end(call, OCTET_OK, "");
@@ -653,6 +847,16 @@ static bool run_again(struct call *call, struct job *job)
     return scheduler_push_again(&call->loop->schedulers[job->method->pool], job, call->peer);
 }
 
+/* A session that was made for a client that is gone, and cannot ask for it again. */
+static void forget_made(struct call *call, const struct job *job)
+{
+    const struct octet_method *method = call->method->method;
+
+    if (job->status == OCTET_OK && method && call->exchange.has_changed &&
+        method->request == &octet__v1__create_session_request__descriptor)
+        sessions_forget(&call->loop->sessions, call->exchange.session);
+}
+
 static void on_job_done(struct event *event, bool ok)
 {
     struct job *job = OWNER_OF(event, struct job, done);
@@ -663,14 +867,18 @@ static void on_job_done(struct event *event, bool ok)
     scheduler_finished(scheduler, job);
     if (job->was_large)
         call->loop->large_ns = job->ended_ns;
-    if (!run_again(call, job)) {
+    call->owed++; /* the call stays until the end of this function */
+    if (!(job->wants_session && lend(call, job)) && !run_again(call, job)) {
         call->job = NULL;
         if (!call->is_gone && !call->is_ending)
             take_result(call, job);
+        else
+            forget_made(call, job);
         job_free(job);
+        release_when_over(call);
     }
     scheduler_run(scheduler);
-    settle(call);
+    settle_one(call);
 }
 
 /* ---- Streams ---- */
@@ -706,6 +914,8 @@ static void on_sending(struct event *event, bool ok)
         send_end(call);
     } else if (call->method->shape == CALL_WATCH) {
         tell(&call->watcher);
+    } else if (call->method->shape == CALL_DOWNLOAD) {
+        go_on(call, NULL);
     } else {
         receive(call);
     }
@@ -720,13 +930,14 @@ static void give_up(struct call *call)
     call->is_gone = true;
     give_place_back(call);
     health_unwatch(&call->watcher);
-    if (!call->job)
-        return;
-    atomic_store_explicit(&call->job->cancel.cancelled, true, memory_order_relaxed);
-    if (scheduler_remove(&call->loop->schedulers[call->method->pool], call->job)) {
-        job_free(call->job);
-        call->job = NULL;
+    if (call->job) {
+        atomic_store_explicit(&call->job->cancel.cancelled, true, memory_order_relaxed);
+        if (scheduler_remove(&call->loop->schedulers[call->method->pool], call->job)) {
+            job_free(call->job);
+            call->job = NULL;
+        }
     }
+    release_when_over(call);
 }
 
 /* gRPC wrote `cancelled` before it gave the event out, and the loop reads it after it was

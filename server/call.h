@@ -16,6 +16,7 @@
 #include "health.h"
 #include "inbox.h"
 #include "method.h"
+#include "sessions.h"
 
 struct loop;
 struct job;
@@ -53,12 +54,16 @@ struct call {
     grpc_byte_buffer *outgoing;
     int64_t held_bytes; /* of the reply, in the scheduler's account */
     struct job *job;
-    struct watcher watcher; /* of CALL_WATCH */
+    struct watcher watcher;         /* of CALL_WATCH */
+    struct claim claim;             /* on the session that the call is about */
+    struct octet_exchange exchange; /* a job's while there is one */
+    int loans;                      /* sessions that a job of this call asked for */
+    uint64_t sending_since_ns;
 
     enum octet_status status; /* as it ended, and the text */
     char text[MESSAGE_BYTES];
     char retry_ms[24];
-    grpc_metadata initial[1], trailing[2];
+    grpc_metadata initial[2], trailing[2];
 };
 
 /* Admits in advance: takes places for calls that have not arrived, so that the queue thread may
@@ -74,5 +79,7 @@ void call_accept_all(struct loop *loop);
 void call_end(struct call *call, enum octet_status status, const char *text);
 /* Its request did not arrive in time. */
 bool call_is_late(const struct call *call, uint64_t now_ns, int64_t receive_ms);
+/* A client that does not take what it asked for keeps others from the session: cancels the call. */
+void call_check_sending(struct call *call, uint64_t now_ns, int64_t receive_ms);
 
 #endif

@@ -59,6 +59,12 @@ static enum octet_status check_limits(struct config *config, struct octet_error 
     }
     if (config->limits.request_memory_bytes == 0)
         config->limits.request_memory_bytes = config->limits.memory_bytes;
+    if (config->limits.session_memory_bytes == 0)
+        config->limits.session_memory_bytes = config->limits.memory_bytes;
+    if (config->sessions.lease_ms > config->sessions.lease_max_ms)
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, "sessions.lease_ms",
+                          "%" PRId64 " is more than sessions.lease_max_ms, %" PRId64,
+                          config->sessions.lease_ms, config->sessions.lease_max_ms);
     if (config->limits.request_memory_bytes < REQUEST_FLOOR_BYTES)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "limits.request_memory_bytes",
                           "%" PRId64 " is less than %d, which every call needs",

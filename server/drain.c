@@ -103,11 +103,11 @@ static void end_streams(struct loop *loop)
 {
     for (struct call *call = loop->calls, *next; call; call = next) {
         next = call->next;
-        if (!call->method || call->method->shape == CALL_UNARY)
+        if (!call->method)
             continue;
         if (call->method->shape == CALL_WATCH)
             call_end(call, OCTET_OK, "");
-        else
+        else if (call->method->shape == CALL_DIALOGUE)
             call_end(call, OCTET_UNAVAILABLE, "the server is shutting down");
     }
 }

@@ -12,7 +12,7 @@
 /* A product's operands, their codes twice (as they are and packed), the result, the gradients and
  * all of it again as a reply come to some six times the request; small ones need room for what does
  * not depend on the size. */
-enum { TENSOR_BASE_BYTES = 32 << 20, TENSOR_FACTOR = 8 };
+enum { TENSOR_BASE_BYTES = 32 << 20, TENSOR_FACTOR = 8, STEP_BYTES = 32 << 20 };
 /* Results are asked for before anything is computed, so a try that fails costs little, and a budget
  * that grows in steps does not keep all others from running. */
 enum { BUDGET_GROWTH = 8, SLACK_BYTES = 2 << 20 };
@@ -20,6 +20,9 @@ enum { BUDGET_GROWTH = 8, SLACK_BYTES = 2 << 20 };
 static uint64_t first_budget(const struct method *method, size_t body_bytes)
 {
     uint64_t guess = TENSOR_BASE_BYTES + TENSOR_FACTOR * (uint64_t)body_bytes;
+
+    if (method->is_step) /* what it answers with does not follow the request's size */
+        guess += STEP_BYTES;
 
     return method->takes_tensors && guess < method->memory_bytes ? guess : method->memory_bytes;
 }
@@ -30,14 +33,16 @@ struct job *job_create(struct call *call, const struct method *method,
     struct job *job = calloc(1, sizeof *job);
 
     if (!job) {
-        grpc_byte_buffer_destroy(body);
+        if (body)
+            grpc_byte_buffer_destroy(body);
         return NULL;
     }
     job->call = call;
     job->method = method;
     job->settings = settings;
     job->body = body;
-    job->body_bytes = grpc_byte_buffer_length(body);
+    job->has_body = body != NULL;
+    job->body_bytes = body ? grpc_byte_buffer_length(body) : 0;
     job->memory_bytes = first_budget(method, job->body_bytes);
     return job;
 }
@@ -150,11 +155,14 @@ void job_run(struct job *job)
     bool may_grow = job->memory_bytes < job->method->memory_bytes;
 
     job->status = run(job, &job->error);
-    job->wants_memory =
-        may_grow && job->status == OCTET_RESOURCE_EXHAUSTED && !job->is_reply_too_large;
-    if (!job->wants_memory)
+    job->wants_session =
+        job->status == OCTET_UNAVAILABLE && job->exchange && job->exchange->wanted_session[0];
+    /* What has changed a session must not be done again; its record answers the next try. */
+    job->wants_memory = may_grow && job->status == OCTET_RESOURCE_EXHAUSTED &&
+                        !job->is_reply_too_large && !(job->exchange && job->exchange->has_changed);
+    if (!job->wants_memory && !job->wants_session)
         request_free(job);
-    else if (job->memory_wanted <= job->memory_bytes)
+    else if (job->wants_memory && job->memory_wanted <= job->memory_bytes)
         job->memory_wanted = job->memory_bytes * BUDGET_GROWTH;
 }
 

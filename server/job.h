@@ -28,6 +28,9 @@
 
 struct call;
 struct client;
+struct octet_exchange;
+struct octet_host;
+struct sessions;
 
 /* What all jobs share; set at start, then read-only. */
 struct job_settings {
@@ -35,6 +38,8 @@ struct job_settings {
     const struct octet_server_facts *facts;
     struct inbox *inbox;
     struct blocks *blocks;
+    struct sessions *sessions;
+    const struct octet_host *host; /* the sessions', as methods see them */
     int64_t reply_bytes_max;
     uint64_t fail_alloc; /* OCTET_FAIL_ALLOC: the n-th allocation of each request fails; 0: none */
 };
@@ -44,12 +49,16 @@ struct job {
     const struct method *method;
     const struct job_settings *settings;
     grpc_byte_buffer *body; /* the job's; the lane frees it once it is in one piece or decoded */
+    bool has_body;          /* else it goes on with a stream */
     size_t body_bytes;
     uint64_t memory_bytes;   /* its budget */
     uint64_t memory_wanted;  /* its next one, with wants_memory */
     bool wants_memory;       /* it did not suffice: to run again */
     bool was_large;          /* left much free memory behind */
     bool is_reply_too_large; /* for any message; more memory does not help */
+    bool wants_session;      /* another session than it was lent: exchange->wanted_session */
+    struct octet_held *held; /* the session that it was lent; NULL: none */
+    struct octet_exchange *exchange; /* the call's, lent too */
     struct octet_cancel cancel;
 
     /* While a lane runs it. */
@@ -72,10 +81,10 @@ struct job {
     /* The scheduler's and the lanes'. */
     struct job *next, *previous;
     struct client *client;
-    bool has_lane;
+    bool has_lane, is_parked;
 };
 
-/* Takes body. NULL when there is no memory; body is then freed. */
+/* Takes body, which may be NULL. NULL when there is no memory; body is then freed. */
 struct job *job_create(struct call *call, const struct method *method,
                        const struct job_settings *settings, grpc_byte_buffer *body);
 void job_free(struct job *job);

@@ -27,7 +27,8 @@ enum { CREW_REQUEST_BYTES = 256 << 10 };
 static void run(struct lane *lane, struct job *job)
 {
     struct crews *crews = lane->lanes->crews;
-    bool is_large = job->method->takes_tensors && job->body_bytes >= CREW_REQUEST_BYTES;
+    bool is_large = job->method->is_step ||
+                    (job->method->takes_tensors && job->body_bytes >= CREW_REQUEST_BYTES);
     octet_workers *crew = crews && is_large ? crews_take(crews) : NULL;
 
     job->workers = crew ? crew : lane->own;

@@ -16,6 +16,7 @@
 #include "inbox.h"
 #include "job.h"
 #include "scheduler.h"
+#include "sessions.h"
 #include "services/services.h"
 
 struct call;
@@ -38,6 +39,7 @@ struct loop {
     struct blocks *blocks;
     struct scheduler schedulers[POOL_COUNT];
     struct services services;
+    struct sessions sessions;
     struct job_settings job_settings;
     struct health health;
     struct tokens *tokens; /* NULL: none asked for */

@@ -98,11 +98,14 @@ static void client_drop(struct scheduler *s, struct client *client)
     free(client);
 }
 
-enum octet_status scheduler_push(struct scheduler *s, struct job *job, const char *name,
-                                 struct octet_error *err)
+static void count_waiting(struct scheduler *s, const struct job *job)
 {
-    struct client *client;
+    s->waiting_bytes += (int64_t)job->body_bytes;
+    s->memory_used += (int64_t)job->body_bytes;
+}
 
+enum octet_status scheduler_park(struct scheduler *s, struct job *job, struct octet_error *err)
+{
     if (s->waiting_bytes > 0 && s->waiting_bytes + (int64_t)job->body_bytes > s->memory_max / 2) {
         s->places--;
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
@@ -111,11 +114,29 @@ enum octet_status scheduler_push(struct scheduler *s, struct job *job, const cha
                           "again later",
                           s->waiting_bytes);
     }
-    client = client_get(s, name);
-    if (!client) {
-        s->places--;
-        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
-    }
+    job->is_parked = true;
+    count_waiting(s, job);
+    return OCTET_OK;
+}
+
+void scheduler_park_again(struct scheduler *s, struct job *job)
+{
+    s->places++;
+    job->is_parked = true;
+    count_waiting(s, job);
+}
+
+/* Place and bytes of a parked job. */
+static void forget_parked(struct scheduler *s, struct job *job)
+{
+    job->is_parked = false;
+    s->places--;
+    s->waiting_bytes -= (int64_t)job->body_bytes;
+    s->memory_used -= (int64_t)job->body_bytes;
+}
+
+static void append(struct client *client, struct job *job)
+{
     job->client = client;
     job->next = NULL;
     job->previous = client->last;
@@ -124,9 +145,28 @@ enum octet_status scheduler_push(struct scheduler *s, struct job *job, const cha
     else
         client->first = job;
     client->last = job;
-    s->waiting_bytes += (int64_t)job->body_bytes;
-    s->memory_used += (int64_t)job->body_bytes;
+}
+
+enum octet_status scheduler_unpark(struct scheduler *s, struct job *job, const char *name,
+                                   struct octet_error *err)
+{
+    struct client *client = client_get(s, name);
+
+    if (!client) {
+        forget_parked(s, job);
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
+    }
+    job->is_parked = false;
+    append(client, job);
     return OCTET_OK;
+}
+
+enum octet_status scheduler_push(struct scheduler *s, struct job *job, const char *name,
+                                 struct octet_error *err)
+{
+    enum octet_status status = scheduler_park(s, job, err);
+
+    return status == OCTET_OK ? scheduler_unpark(s, job, name, err) : status;
 }
 
 bool scheduler_push_again(struct scheduler *s, struct job *job, const char *name)
@@ -144,8 +184,7 @@ bool scheduler_push_again(struct scheduler *s, struct job *job, const char *name
         client->last = job;
     client->first = job;
     s->places++;
-    s->waiting_bytes += (int64_t)job->body_bytes;
-    s->memory_used += (int64_t)job->body_bytes;
+    count_waiting(s, job);
     return true;
 }
 
@@ -177,6 +216,10 @@ static void unlink_job(struct scheduler *s, struct job *job)
 
 bool scheduler_remove(struct scheduler *s, struct job *job)
 {
+    if (job->is_parked) {
+        forget_parked(s, job);
+        return true;
+    }
     if (job->has_lane || !job->client)
         return false;
     unlink_job(s, job);

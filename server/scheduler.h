@@ -55,6 +55,15 @@ void scheduler_leave(struct scheduler *scheduler);
  * job is the caller's. */
 enum octet_status scheduler_push(struct scheduler *scheduler, struct job *job, const char *client,
                                  struct octet_error *err) OCTET_MUST_CHECK;
+/* The same for a job that waits for something else first: it counts as waiting, and gets no lane
+ * until scheduler_unpark, which fails when there is no memory; the place is then given back and the
+ * job is the caller's. */
+enum octet_status scheduler_park(struct scheduler *scheduler, struct job *job,
+                                 struct octet_error *err) OCTET_MUST_CHECK;
+enum octet_status scheduler_unpark(struct scheduler *scheduler, struct job *job, const char *client,
+                                   struct octet_error *err) OCTET_MUST_CHECK;
+/* Parks a finished job; it was admitted once, so no limit stops it. */
+void scheduler_park_again(struct scheduler *scheduler, struct job *job);
 /* A finished job that needs a larger budget (job->wants_memory) waits again, first of its client's;
  * it was admitted once, so no limit stops it. Returns false when there is no memory. */
 bool scheduler_push_again(struct scheduler *scheduler, struct job *job, const char *client);

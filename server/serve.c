@@ -71,7 +71,10 @@ static void on_sweep(uv_timer_t *timer)
         next = call->next;
         if (call_is_late(call, now_ns, receive_ms))
             call_end(call, OCTET_DEADLINE_EXCEEDED, text);
+        else
+            call_check_sending(call, now_ns, receive_ms);
     }
+    sessions_sweep(&loop->sessions, now_ns);
     tidy_up(loop, now_ns);
     call_accept_all(loop);
     call_give_tickets(loop);
@@ -116,7 +119,10 @@ static void facts_init(struct facts *facts, const struct config *config)
         .request_memory_bytes = (uint64_t)config->limits.request_memory_bytes,
         .queue_length = (uint64_t)config->limits.queue_length,
         .config_request_bytes = (uint64_t)config->limits.config_request_bytes,
+        .sessions = (uint64_t)config->limits.sessions,
+        .session_memory_bytes = (uint64_t)config->limits.session_memory_bytes,
         .lanes = (int32_t)config->threads,
+        .lane_threads = (int32_t)config->lane_threads,
         .backends = backends,
         .backend_count = 1,
         .cpu_features = facts->cpu_features,
@@ -276,6 +282,7 @@ static enum octet_status run(struct loop *loop, struct octet_error *err)
     call_accept_all(loop);
     health_set(&loop->health, true);
     uv_timer_start(&loop->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+    sessions_check_directory(loop->config);
     announce(loop, port);
     signals_watch(&loop->drain->signalled);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
@@ -297,6 +304,8 @@ static void init(struct loop *loop, const struct config *config)
     loop->job_settings = (struct job_settings){
         .inbox = &loop->inbox,
         .blocks = loop->blocks,
+        .sessions = &loop->sessions,
+        .host = &loop->sessions.host,
         .reply_bytes_max = config->limits.max_message_bytes,
         .fail_alloc = fail_alloc ? strtoull(fail_alloc, NULL, 10) : 0,
     };
@@ -322,6 +331,8 @@ enum octet_status serve(const struct config *config, const struct octet_method *
     if (status == OCTET_OK)
         status = octet_context_create(NULL, &context, err);
     if (status == OCTET_OK)
+        status = sessions_init(&loop.sessions, config, &loop.uv, err);
+    if (status == OCTET_OK)
         status = tokens_read(config, &loop.tokens, err);
     if (status == OCTET_OK)
         status = services_create(config, methods, method_count, &loop.health, &loop.services, err);
@@ -343,6 +354,7 @@ enum octet_status serve(const struct config *config, const struct octet_method *
         uv_run(&loop.uv, UV_RUN_DEFAULT);
     }
     rpc_destroy(loop.rpc);
+    sessions_free(&loop.sessions);
     services_free(&loop.services);
     tokens_free(loop.tokens);
     octet_context_destroy(context);

@@ -4,6 +4,7 @@
 
 #include "job.h"
 #include "services/services.h"
+#include "sessions.h"
 #include "wire/methods.h"
 
 enum octet_status octet_service_run(struct job *job, struct octet_error *err)
@@ -15,15 +16,22 @@ enum octet_status octet_service_run(struct job *job, struct octet_error *err)
         .cancel = &job->cancel,
         .facts = job->settings->facts,
         .workers = job->workers,
+        .host = job->settings->host,
+        .session = job->held,
+        .exchange = job->exchange,
     };
-    ProtobufCMessage *request, *response;
-    enum octet_status status = octet_wire_decode_in_place(method->request, job->arena, job->bytes,
-                                                          job->length, &request, err);
+    ProtobufCMessage *request = NULL, *response;
+    enum octet_status status = OCTET_OK;
 
+    if (job->has_body)
+        status = octet_wire_decode_in_place(method->request, job->arena, job->bytes, job->length,
+                                            &request, err);
     if (status == OCTET_OK)
         status = method->run(&call, request, &response, err);
-    if (status == OCTET_OK)
+    if (status == OCTET_OK && !(method->shape == OCTET_METHOD_UPLOAD && request))
         status = job_reply(job, response, err);
+    if (status == OCTET_OK && method->access == OCTET_ACCESS_END)
+        sessions_retire(job->settings->sessions, job->held);
     return status;
 }
 

@@ -45,6 +45,26 @@ static void add_fixed(struct services *services, const struct health *health)
     }
 }
 
+static enum call_shape shape_of(enum octet_method_shape shape)
+{
+    switch (shape) {
+    case OCTET_METHOD_UPLOAD:
+        return CALL_UPLOAD;
+    case OCTET_METHOD_DOWNLOAD:
+        return CALL_DOWNLOAD;
+    case OCTET_METHOD_UNARY:
+        break;
+    }
+    return CALL_UNARY;
+}
+
+/* Some compute with workers, and have small messages. */
+static bool has_tensors(const struct octet_method *octet)
+{
+    return octet->shape == OCTET_METHOD_UPLOAD ||
+           protobuf_c_message_descriptor_get_field_by_name(octet->request, "buffers");
+}
+
 static bool add_octet(struct services *services, const struct config *config,
                       const struct octet_method *octet)
 {
@@ -58,16 +78,18 @@ static bool add_octet(struct services *services, const struct config *config,
     struct method *method = &services->methods[services->count++];
     *method = (struct method){
         .path = path,
-        .shape = CALL_UNARY,
-        .pool = POOL_COMPUTE,
+        .shape = shape_of(octet->shape),
+        .pool = octet->is_light ? POOL_CONTROL : POOL_COMPUTE,
         .request_bytes_max = config->limits.config_request_bytes,
         .limit_name = "limits.config_request_bytes",
-        .takes_tensors = octet->takes_tensors,
+        .takes_tensors = has_tensors(octet),
+        .is_step = octet->takes_tensors && octet->shape == OCTET_METHOD_UNARY &&
+                   (octet->access != OCTET_ACCESS_NONE || !has_tensors(octet)),
         .memory_bytes = (uint64_t)config->limits.request_memory_bytes,
         .run = octet_service_run,
         .method = octet,
     };
-    if (octet->takes_tensors) {
+    if (method->takes_tensors) {
         method->request_bytes_max = config->limits.max_message_bytes;
         method->limit_name = "limits.max_message_bytes";
     } else if (method->memory_bytes > CONFIG_MEMORY_BYTES) {
