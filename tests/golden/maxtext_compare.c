@@ -6,7 +6,7 @@
 
 const struct maxtext_gates maxtext_gates[MAXTEXT_KINDS] = {
     [MAXTEXT_EXACT] = {1e-5, 1, 1e-5, 1e-5, 1e-5, 1e-5, 1e-2, 1e-3},
-    [MAXTEXT_FP8] = {1e-5, 0.99, 1e-3, INFINITY, 0.1, 1e-2, 0.1, 0.05},
+    [MAXTEXT_FP8] = {1e-5, 0.75, 1e-3, INFINITY, 0.1, 1e-2, 0.1, 0.05},
     [MAXTEXT_INT8] = {0.03, 1, 1e-3, INFINITY, 0.1, 1e-2, INFINITY, 1},
     [MAXTEXT_INT4] = {0.4, 1, 2.5e-2, INFINITY, INFINITY, INFINITY, INFINITY, 1},
     [MAXTEXT_BRAIN] = {0.15, 0.8, 5e-3, INFINITY, 0.5, 5e-2, INFINITY, 1},
