@@ -100,6 +100,32 @@ START_TEST(bits_depend_on_the_request_alone)
 }
 END_TEST
 
+/* Scales of columns, and of columns in each of two parts, in arrays that threads share. */
+START_TEST(threads_find_the_same_scales)
+{
+    struct dice dice = {3};
+    struct octet_array x = array_random(&dice, dtype_for(_i), 3, DIMS(2, 65, 1030));
+    struct octet_quantize_options how = {.qtype = "float8_e4m3fn",
+                                         .channelwise_axes = (const int32_t[]){2, 0},
+                                         .channelwise_axis_count = _i / 2 ? 2 : 1};
+    int64_t parts = _i / 2 ? 2 : 1, rows = 130 / parts;
+
+    for (size_t w = 0; w < bench.workers_count; w++) {
+        struct octet_quantized q;
+        name_workers(w);
+        bench_ok(octet_quantize(&bench.compute, &x, &how, &q, &bench.err));
+        for (int64_t i = 0; i < parts * 1030; i++) {
+            float most = 0;
+            for (int64_t row = 0; row < rows; row++)
+                most = fmaxf(most, fabsf(array_at(&x, (i / 1030 * rows + row) * 1030 + i % 1030)));
+            float want = most * (1.0f / 448), scale = array_at(&q.scale, i);
+            ck_assert_msg(fabsf(scale - want) <= want / 128, "%s: scale %lld is %g, not %g",
+                          bench.label, (long long)i, (double)scale, (double)want);
+        }
+    }
+}
+END_TEST
+
 START_TEST(grouped_bits_too)
 {
     struct dice dice = {(uint64_t)_i};
@@ -634,6 +660,7 @@ TCase *property_tests(void)
     tcase_set_timeout(tests, 0);
     tcase_add_checked_fixture(tests, bench_begin, bench_end);
     tcase_add_loop_test(tests, bits_depend_on_the_request_alone, 0, 20);
+    tcase_add_loop_test(tests, threads_find_the_same_scales, 0, 4);
     tcase_add_loop_test(tests, grouped_bits_too, 0, 8);
     tcase_add_loop_test(tests, a_row_does_not_know_its_neighbours, 0, 4);
     tcase_add_loop_test(tests, a_layout_changes_nothing, 0, 8);
