@@ -164,8 +164,8 @@ static void tell_changed(const struct work *w)
 static enum octet_status run_pass(struct work *w, struct octet_error *err)
 {
     octet_session *session = w->held->session;
-    enum octet_status status = octet_session_forward_backward(session, &w->compute, &w->batch,
-                                                              &w->options, &w->pass, err);
+    enum octet_status status =
+        octet_session_forward_backward(session, &w->compute, &w->batch, &w->options, &w->pass, err);
 
     if (status != OCTET_OK)
         return oct_wire_name_batch(err);
