@@ -57,6 +57,10 @@ bool oct_wire_put_parameters(octet_arena *arena, const octet_plan *plan, size_t 
 bool oct_wire_put_shape(octet_arena *arena, const struct octet_shape *shape, size_t *rank,
                         int64_t **sizes, size_t *axis_count, char ***axes);
 
+/* session.c. False: no memory. */
+bool oct_wire_put_memory(octet_arena *arena, const struct octet_session_memory *from,
+                         Octet__V1__SessionMemory **out);
+
 /* quantize.c. What the library computes with; INTERNAL when the call has no workers. */
 enum octet_status oct_wire_compute(const struct octet_call *call, struct octet_compute *out,
                                    struct octet_error *err) OCTET_MUST_CHECK;

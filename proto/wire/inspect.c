@@ -69,6 +69,34 @@ bool oct_wire_put_parameters(octet_arena *arena, const octet_plan *plan, size_t 
     return true;
 }
 
+/* What a session of the model would take; of one that cannot be run, why not. */
+static enum octet_status put_estimate(const struct octet_call *call, const octet_config *config,
+                                      const Octet__V1__InspectRequest *in,
+                                      Octet__V1__InspectResponse *out, struct octet_error *err)
+{
+    const struct octet_session_options options = {
+        .mode = in->mode == OCTET__V1__SESSION_MODE__SESSION_MODE_INFER ? OCTET_SESSION_INFER
+                                                                        : OCTET_SESSION_TRAIN,
+        .batch_size = out->batch_size,
+        .sequence_length = out->sequence_length,
+        .threads = call->workers ? octet_workers_threads(call->workers) : 0};
+    struct octet_session_memory memory;
+    struct octet_error obstacle = {0};
+    octet_rules *rules = NULL;
+    enum octet_status status = oct_wire_rules(call, in->n_rules, in->rules, &rules, err);
+
+    if (status != OCTET_OK)
+        return status;
+    status = octet_session_estimate(call->context, config, rules, &options, &memory, &obstacle);
+    octet_rules_unref(rules);
+    if (status == OCTET_OK)
+        return oct_wire_put_memory(call->arena, &memory, &out->memory)
+                   ? OCTET_OK
+                   : octet_arena_exhausted(call->arena, err);
+    out->obstacle = oct_wire_text(call->arena, obstacle.text);
+    return out->obstacle ? OCTET_OK : octet_arena_exhausted(call->arena, err);
+}
+
 enum octet_status oct_wire_inspect(const struct octet_call *call, const ProtobufCMessage *request,
                                    ProtobufCMessage **response, struct octet_error *err)
 {
@@ -101,6 +129,7 @@ enum octet_status oct_wire_inspect(const struct octet_call *call, const Protobuf
         out->flops_backward = totals->flops_backward;
         out->batch_size = totals->batch_size;
         out->sequence_length = totals->sequence_length;
+        status = put_estimate(call, config, in, out, err);
         *response = &out->base;
     } else {
         status = octet_arena_exhausted(call->arena, err);

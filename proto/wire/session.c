@@ -19,8 +19,8 @@ static int32_t seconds(int64_t ms)
 
 /* ---- The message Session ---- */
 
-static bool put_memory(octet_arena *arena, const struct octet_session_memory *from,
-                       Octet__V1__SessionMemory **out)
+bool oct_wire_put_memory(octet_arena *arena, const struct octet_session_memory *from,
+                         Octet__V1__SessionMemory **out)
 {
     Octet__V1__SessionMemory *to = oct_wire_new(arena, &octet__v1__session_memory__descriptor);
 
@@ -51,7 +51,7 @@ static bool put_info(octet_arena *arena, const struct octet_held_info *from, Oct
     to->batch_size = from->batch_size;
     to->sequence_length = from->sequence_length;
     to->lease_seconds = seconds(from->lease_ms);
-    return to->session_id && to->model && put_memory(arena, &from->memory, &to->memory);
+    return to->session_id && to->model && oct_wire_put_memory(arena, &from->memory, &to->memory);
 }
 
 static enum octet_status answer(const struct octet_call *call, const octet_held *held,

@@ -209,6 +209,191 @@ START_TEST(unix_sockets_work)
 }
 END_TEST
 
+/* A session of the smallest DeepSeek model; its name, to be freed. */
+static char *create_session(void)
+{
+    Octet__V1__ModelConfig config = OCTET__V1__MODEL_CONFIG__INIT;
+    Octet__V1__CreateSessionRequest request = OCTET__V1__CREATE_SESSION_REQUEST__INIT;
+    uint8_t bytes[256];
+
+    config.name = (char *)(uintptr_t) "deepseek3-tiny";
+    request.model = &config;
+    request.batch_size = request.sequence_length = 4;
+    ck_assert_uint_le(octet__v1__create_session_request__get_packed_size(&request), sizeof bytes);
+    size_t size = octet__v1__create_session_request__pack(&request, bytes);
+    ck_assert_msg(octet_client_call(client, "CreateSession", bytes, size, NULL, &reply, &err) ==
+                      OCTET_OK,
+                  "%s: %s", err.field, err.text);
+    Octet__V1__Session *session = octet__v1__session__unpack(NULL, reply.size, reply.data);
+    char *name = strdup(session->session_id);
+    octet__v1__session__free_unpacked(session, NULL);
+    octet_client_reply_clear(&reply);
+    return name;
+}
+
+static octet_client_stream *open_get(const char *session_id, const char *pattern,
+                                     const struct octet_cancel *cancel)
+{
+    Octet__V1__GetTensorsRequest request = OCTET__V1__GET_TENSORS_REQUEST__INIT;
+    char *names[] = {(char *)(uintptr_t)pattern};
+    octet_client_stream *stream = NULL;
+    uint8_t bytes[256];
+
+    request.session_id = (char *)(uintptr_t)session_id;
+    request.names = names;
+    request.n_names = 1;
+    request.chunk_bytes = 4096;
+    ck_assert_uint_le(octet__v1__get_tensors_request__get_packed_size(&request), sizeof bytes);
+    size_t size = octet__v1__get_tensors_request__pack(&request, bytes);
+    ck_assert_int_eq(octet_client_stream_open(client, "GetTensors", cancel, &stream, &err),
+                     OCTET_OK);
+    ck_assert_int_eq(octet_client_stream_send(stream, bytes, size, &err), OCTET_OK);
+    ck_assert_int_eq(octet_client_stream_close_send(stream, &err), OCTET_OK);
+    return stream;
+}
+
+/* All bytes of the one tensor that matches, in chunks; into `out`, whose length is returned. */
+static size_t get_tensor(const char *session_id, const char *name, uint8_t *out, size_t room)
+{
+    octet_client_stream *stream = open_get(session_id, name, NULL);
+    size_t used = 0, chunks = 0;
+    bool more = true;
+
+    while (more) {
+        ck_assert_int_eq(octet_client_stream_receive(stream, &reply, &more, &err), OCTET_OK);
+        ck_assert(more == (reply.data != NULL));
+        if (!more)
+            break;
+        Octet__V1__GetTensorsResponse *chunk =
+            octet__v1__get_tensors_response__unpack(NULL, reply.size, reply.data);
+        ck_assert_int_eq((int)chunk->offset, (int)used);
+        ck_assert_uint_le(chunk->data.len, 4096);
+        ck_assert_uint_le(used + chunk->data.len, room);
+        memcpy(out + used, chunk->data.data, chunk->data.len);
+        used += chunk->data.len;
+        chunks++;
+        octet__v1__get_tensors_response__free_unpacked(chunk, NULL);
+        octet_client_reply_clear(&reply);
+    }
+    ck_assert_str_ne(reply.request_id, "");
+    ck_assert_uint_eq(chunks, (used + 4095) / 4096);
+    octet_client_stream_destroy(stream);
+    return used;
+}
+
+static void put_tensor(const char *session_id, const char *name, int64_t rows, int64_t columns,
+                       const uint8_t *data)
+{
+    Octet__V1__PutTensorsRequest chunk = OCTET__V1__PUT_TENSORS_REQUEST__INIT;
+    int64_t shape[] = {rows, columns}, size = rows * columns * 4;
+    octet_client_stream *stream = NULL;
+    bool more;
+
+    ck_assert_int_eq(octet_client_stream_open(client, "PutTensors", NULL, &stream, &err), OCTET_OK);
+    chunk.session_id = (char *)(uintptr_t)session_id;
+    chunk.name = (char *)(uintptr_t)name;
+    chunk.dtype = OCTET__V1__DATA_TYPE__DATA_TYPE_F32;
+    chunk.shape = shape;
+    chunk.n_shape = 2;
+    for (int64_t at = 0; at < size; at += 1024) {
+        uint8_t bytes[2048];
+        chunk.offset = at;
+        chunk.data.data = (uint8_t *)(uintptr_t)data + at;
+        chunk.data.len = (size_t)(size - at < 1024 ? size - at : 1024);
+        size_t length = octet__v1__put_tensors_request__pack(&chunk, bytes);
+        ck_assert_msg(octet_client_stream_send(stream, bytes, length, &err) == OCTET_OK, "%s: %s",
+                      err.field, err.text);
+    }
+    ck_assert_int_eq(octet_client_stream_close_send(stream, &err), OCTET_OK);
+    ck_assert_msg(octet_client_stream_receive(stream, &reply, &more, &err) == OCTET_OK, "%s: %s",
+                  err.field, err.text);
+    ck_assert(more);
+    Octet__V1__PutTensorsResponse *response =
+        octet__v1__put_tensors_response__unpack(NULL, reply.size, reply.data);
+    ck_assert_int_eq((int)response->tensors, 1);
+    ck_assert_int_eq((int)response->bytes, (int)size);
+    octet__v1__put_tensors_response__free_unpacked(response, NULL);
+    octet_client_reply_clear(&reply);
+    ck_assert_int_eq(octet_client_stream_receive(stream, &reply, &more, &err), OCTET_OK);
+    ck_assert(!more);
+    octet_client_stream_destroy(stream);
+}
+
+START_TEST(streams_carry_tensors)
+{
+    static const char name[] = "decoder/logits_dense/kernel";
+    enum { ROWS = 64, BYTES_MAX = 64 << 20 };
+    uint8_t *first = malloc(BYTES_MAX), *second = malloc(BYTES_MAX);
+
+    start(octetd_path, "127.0.0.1:0");
+    connect_to_server(0);
+    char *session_id = create_session();
+    size_t size = get_tensor(session_id, name, first, BYTES_MAX);
+    ck_assert_uint_gt(size, 1 << 20);
+    ck_assert_uint_eq(size % (ROWS * 4), 0);
+    for (size_t i = 0; i < size; i += 4)
+        first[i] ^= 1; /* the last bit of each number */
+    put_tensor(session_id, name, ROWS, (int64_t)size / ROWS / 4, first);
+    ck_assert_uint_eq(get_tensor(session_id, name, second, BYTES_MAX), size);
+    ck_assert_int_eq(memcmp(first, second, size), 0);
+    free(session_id);
+    free(first);
+    free(second);
+    octet_client_destroy(client);
+    stop();
+}
+END_TEST
+
+START_TEST(streams_end_with_the_servers_error)
+{
+    struct octet_cancel cancel = {0};
+    bool more = true;
+
+    start(octetd_path, "127.0.0.1:0");
+    connect_to_server(0);
+    octet_client_stream *stream = open_get("nobody", ".*", NULL);
+    ck_assert_int_eq(octet_client_stream_receive(stream, &reply, &more, &err), OCTET_NOT_FOUND);
+    ck_assert(!more && !reply.data);
+    ck_assert_str_eq(err.field, "session_id");
+    /* What comes after the end says the same again. */
+    ck_assert_int_eq(octet_client_stream_receive(stream, &reply, &more, &err), OCTET_NOT_FOUND);
+    ck_assert_int_eq(octet_client_stream_send(stream, "", 0, &err), OCTET_NOT_FOUND);
+    octet_client_stream_destroy(stream);
+    /* Left in the middle, and cancelled; the client is as good as before. */
+    char *session_id = create_session();
+    stream = open_get(session_id, ".*", NULL);
+    ck_assert_int_eq(octet_client_stream_receive(stream, &reply, &more, &err), OCTET_OK);
+    octet_client_reply_clear(&reply);
+    octet_client_stream_destroy(stream);
+    stream = open_get(session_id, ".*", &cancel);
+    atomic_store_explicit(&cancel.cancelled, true, memory_order_relaxed);
+    enum octet_status status = OCTET_OK;
+    while (status == OCTET_OK) {
+        status = octet_client_stream_receive(stream, &reply, &more, &err);
+        octet_client_reply_clear(&reply);
+        if (status == OCTET_OK && !more)
+            break; /* it was faster */
+    }
+    ck_assert(status == OCTET_OK || status == OCTET_CANCELLED);
+    octet_client_stream_destroy(stream);
+    ck_assert_int_eq(octet_client_stream_open(client, "GetTensors", &cancel, &stream, &err),
+                     OCTET_CANCELLED);
+    ck_assert_int_eq(call_trace("Trace", 2, "deepseek3-tiny", NULL), OCTET_OK);
+    octet_client_reply_clear(&reply);
+    free(session_id);
+    stop();
+    /* Nobody there any more. */
+    ck_assert_int_eq(octet_client_stream_open(client, "PutTensors", NULL, &stream, &err), OCTET_OK);
+    status = octet_client_stream_send(stream, "", 0, &err);
+    if (status == OCTET_OK)
+        status = octet_client_stream_receive(stream, &reply, &more, &err);
+    ck_assert_int_eq(status, OCTET_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(err.text, server.address));
+    octet_client_stream_destroy(stream);
+    octet_client_destroy(client);
+}
+END_TEST
+
 START_TEST(options_are_checked)
 {
     static const struct {
@@ -280,6 +465,8 @@ int main(int argc, char **argv)
     tcase_add_test(cases, deadlines_end_calls);
     tcase_add_test(cases, connections_are_remade);
     tcase_add_test(cases, unix_sockets_work);
+    tcase_add_test(cases, streams_carry_tensors);
+    tcase_add_test(cases, streams_end_with_the_servers_error);
     tcase_add_test(cases, options_are_checked);
     tcase_add_test(cases, the_environment_is_read);
     suite_add_tcase(suite, cases);
