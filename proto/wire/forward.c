@@ -54,6 +54,36 @@ static enum octet_status answer(const struct octet_call *call, const Octet__V1__
                                    &out->trace, err);
 }
 
+/* Results are made after the pass, and a pass without room for them would be run again: a first
+ * look, by the vocabulary's size, is enough to ask for more at once. */
+static enum octet_status check_room(const struct octet_call *call,
+                                    const Octet__V1__ForwardRequest *in, const octet_held *held,
+                                    const struct octet_batch *batch, struct octet_error *err)
+{
+    const octet_parameters *all = octet_session_tensors(held->session, OCTET_SET_PARAMETER);
+    size_t table = octet_parameters_find(all, "token_embedder/embedding");
+    size_t left = octet_arena_budget(call->arena) - octet_arena_held(call->arena);
+    struct octet_array shape;
+    const char *name;
+
+    if (table == SIZE_MAX)
+        return OCTET_OK;
+    octet_parameters_describe(all, table, &name, &shape); /* [vocabulary, embedding] */
+    uint64_t tokens = (uint64_t)octet_array_elements(&batch->tokens), a_token = 4;
+    if (in->return_logits)
+        a_token += 4 * (uint64_t)shape.dim[0];
+    if (in->return_mtp_logits)
+        a_token += 4 * (uint64_t)shape.dim[0];
+    if (in->return_hidden)
+        a_token += 4 * (uint64_t)shape.dim[1];
+    if (tokens * a_token * 2 <= left) /* once as results, once on their way */
+        return OCTET_OK;
+    return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                      "the reply takes %llu bytes twice, but only %zu of "
+                      "limits.request_memory_bytes are left",
+                      (unsigned long long)(tokens * a_token), left);
+}
+
 enum octet_status oct_wire_forward(const struct octet_call *call, const ProtobufCMessage *request,
                                    ProtobufCMessage **response, struct octet_error *err)
 {
@@ -76,6 +106,8 @@ enum octet_status oct_wire_forward(const struct octet_call *call, const Protobuf
         status = oct_wire_to_reduction(in->reduction, in->denominator, &options, err);
     if (status == OCTET_OK)
         status = oct_wire_to_batch(call->arena, in->batch, &buffers, &batch, err);
+    if (status == OCTET_OK)
+        status = check_room(call, in, held, &batch, err);
     if (status != OCTET_OK)
         return status;
     status = octet_session_forward(held->session, &compute, &batch, &options, &pass, err);

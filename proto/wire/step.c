@@ -74,6 +74,9 @@ static void read_optimizer(const Octet__V1__OptimizerSettings *in, struct octet_
     GIVEN(adam_eps_root, ADAM_EPS_ROOT);
     GIVEN(adam_weight_decay, ADAM_WEIGHT_DECAY);
     GIVEN(routed_bias_update_rate, ROUTED_BIAS_UPDATE_RATE);
+    GIVEN(lr_schedule_type, LR_SCHEDULE_TYPE);
+    GIVEN(wsd_decay_steps_fraction, WSD_DECAY_STEPS_FRACTION);
+    GIVEN(wsd_decay_style, WSD_DECAY_STYLE);
     if (in->n_adamw_mask) {
         out->adamw_mask = (const char *const *)in->adamw_mask;
         out->adamw_mask_count = in->n_adamw_mask;
