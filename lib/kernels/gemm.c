@@ -172,6 +172,17 @@ static size_t row_step(const struct item *item)
     return (rows + panels - 1) / panels;
 }
 
+/* Rows of sums lie apart, and no hardware foresees the next: asked for while a tile multiplies,
+ * they are there when it is merged. */
+static void prefetch(const float *out, size_t stride, size_t rows, size_t count)
+{
+    enum { LINE = 64 / sizeof(float) };
+
+    for (size_t r = 0; r < rows; r++, out += stride)
+        for (size_t c = 0; c < count; c += LINE)
+            __builtin_prefetch(out + c, 1);
+}
+
 /* `count` columns, of `panels` panels, against all packed rows. */
 static void multiply(const struct item *item, const struct oct_gemm_kernels *kernels, size_t pairs,
                      size_t panels, size_t first, size_t count, int mode)
@@ -186,6 +197,7 @@ static void multiply(const struct item *item, const struct oct_gemm_kernels *ker
     for (size_t r = 0; r < row_count; r += most, a += row_panel) {
         size_t rows = smaller(most, row_count - r);
         oct_gemm_tile *tile = panels > 1 ? path->wide[rows] : path->narrow[rows];
+        prefetch(item->out + r * stride + first, stride, rows, count);
         tile(pairs, a, item->columns_packed, column_panel, item->bench->tile);
         kernels->merge(rows, count, item->bench->tile, panels * path->column_width,
                        item->out + r * stride + first, stride, mode);
