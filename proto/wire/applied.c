@@ -12,10 +12,11 @@
 
 #include "wire/held.h"
 
-enum { KEPT_BYTES_MAX = 4 << 20 };
+enum { KEPT_BYTES_MAX = 16 << 20 };
 
 enum octet_status oct_wire_find_applied(const octet_held *held, const char *method, const char *id,
-                                        int64_t step, const struct oct_wire_applied **out,
+                                        int64_t step, uint64_t payload,
+                                        const struct oct_wire_applied **out,
                                         struct octet_error *err)
 {
     int64_t now = octet_session_step(held->session);
@@ -30,6 +31,13 @@ enum octet_status oct_wire_find_applied(const octet_held *held, const char *meth
                               "'%s' was applied already, by %s for step %" PRId64
                               "; a new request needs an id of its own",
                               id, a->method, a->step);
+        if (a->payload && payload && a->payload != payload)
+            return octet_fail(
+                err, OCTET_INVALID_ARGUMENT, "request_id",
+                "'%s' was applied already, with another batch or other settings; a "
+                "request that comes again must be the same, and a new one needs an id "
+                "of its own",
+                id);
         *out = a;
         return OCTET_OK;
     }
@@ -113,13 +121,13 @@ static json_t *to_json(const struct oct_wire_applied *a)
         json_array_append_new(figures, hexadecimal(*numbers[i]));
     for (size_t i = 0; i < a->acceptance_count; i++)
         json_array_append_new(acceptance, hexadecimal(a->acceptance[i]));
-    return json_pack("{s:s,s:s,s:I,s:I,s:I,s:b,s:b,s:s,s:s,s:I,s:I,s:o,s:o}", "id", a->id, "method",
-                     a->method, "step", (json_int_t)a->step, "step_after",
-                     (json_int_t)a->step_after, "accumulated", (json_int_t)a->accumulated,
-                     "has_mtp", a->losses.has_mtp, "has_load_balance", a->losses.has_load_balance,
-                     "digest", a->digest, "name", a->name, "bytes", (json_int_t)a->bytes,
-                     "saved_at", (json_int_t)a->saved_at, "figures", figures, "acceptance",
-                     acceptance);
+    return json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:b,s:b,s:s,s:s,s:I,s:I,s:o,s:o}", "id", a->id,
+                     "method", a->method, "step", (json_int_t)a->step, "payload",
+                     (json_int_t)a->payload, "step_after", (json_int_t)a->step_after, "accumulated",
+                     (json_int_t)a->accumulated, "has_mtp", a->losses.has_mtp, "has_load_balance",
+                     a->losses.has_load_balance, "digest", a->digest, "name", a->name, "bytes",
+                     (json_int_t)a->bytes, "saved_at", (json_int_t)a->saved_at, "figures", figures,
+                     "acceptance", acceptance);
 }
 
 char *oct_wire_applied_note(const octet_held *held, octet_arena *arena)
@@ -168,6 +176,7 @@ static bool from_json(const json_t *from, struct oct_wire_applied *a)
 
     *a = (struct oct_wire_applied){
         .step = read_integer(from, "step"),
+        .payload = (uint64_t)read_integer(from, "payload"),
         .step_after = read_integer(from, "step_after"),
         .accumulated = read_integer(from, "accumulated"),
         .bytes = (uint64_t)read_integer(from, "bytes"),

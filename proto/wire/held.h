@@ -19,7 +19,8 @@ enum { OCTET_NAME_BYTES = 129, OCT_WIRE_APPLIED_MAX = 64, OCT_WIRE_ACCEPTANCE_MA
 struct oct_wire_applied {
     char id[OCTET_NAME_BYTES];
     char method[24];
-    int64_t step; /* that the request was for: steps before it */
+    int64_t step;     /* that the request was for: steps before it */
+    uint64_t payload; /* hash of what it carried beside id and step; 0: not known */
     int64_t step_after, accumulated;
     struct octet_losses losses;
     double grad_norm, learning_rate;
@@ -103,11 +104,13 @@ enum octet_status oct_wire_check_checkpoint(const char *name, const char *field,
                                             struct octet_error *err) OCTET_MUST_CHECK;
 
 /* applied.c. A request that comes again: *out is what it did the first time; NULL: it is new.
- * Errors: INVALID_ARGUMENT "request_id" when another method, or one for another step, had this id;
+ * payload: hash of what the request carries; 0: nothing that could differ. Errors: INVALID_ARGUMENT
+ * "request_id" when another method, one for another step or with another payload had this id;
  * FAILED_PRECONDITION "step" when it is new and for another step. A request without an id and with
  * step 0 is for any step. */
 enum octet_status oct_wire_find_applied(const octet_held *held, const char *method, const char *id,
-                                        int64_t step, const struct oct_wire_applied **out,
+                                        int64_t step, uint64_t payload,
+                                        const struct oct_wire_applied **out,
                                         struct octet_error *err) OCTET_MUST_CHECK;
 /* Remembers it, whatever its id, and what ListSessions tells. Cannot fail. */
 void oct_wire_add_applied(octet_held *held, const struct oct_wire_applied *applied);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "wire/pass.h"
 
 /* What the three requests have in common, under one name. */
@@ -37,7 +39,9 @@ struct work {
     struct octet_optimizer optimizer;
     struct octet_pass pass;
     struct octet_step update;
+    uint64_t payload;
     const struct oct_wire_applied *before; /* it was applied already */
+    bool has_tensors;                      /* a pass has run, now or again */
     struct oct_wire_applied applied;       /* what was done, now or before */
 };
 
@@ -85,6 +89,50 @@ static void read_optimizer(const Octet__V1__OptimizerSettings *in, struct octet_
 
 /* ---- Before ---- */
 
+static uint64_t hash_more(uint64_t hash, const void *data, size_t bytes)
+{
+    return XXH3_64bits_withSeed(data, bytes, hash);
+}
+
+static uint64_t hash_tensor(uint64_t hash, const Octet__V1__Tensor *tensor,
+                            const struct oct_wire_buffers *buffers)
+{
+    size_t buffer = tensor ? (size_t)tensor->buffer : 0;
+
+    if (!tensor)
+        return hash_more(hash, "", 1);
+    hash = hash_more(hash, tensor->shape, tensor->n_shape * sizeof *tensor->shape);
+    if (buffer > 0 && buffer <= buffers->count)
+        return hash_more(hash, buffers->list[buffer - 1].data, buffers->list[buffer - 1].len);
+    return hash_more(hash, tensor->data.data, tensor->data.len);
+}
+
+/* Of all that makes a request do what it does; never 0. */
+static enum octet_status hash_payload(const struct work *w, uint64_t *out, struct octet_error *err)
+{
+    const struct request *in = w->in;
+    uint64_t hash = 1;
+
+    if (in->batch) {
+        const Octet__V1__Tensor *tensors[] = {in->batch->tokens,      in->batch->targets,
+                                              in->batch->positions,   in->batch->segment_ids,
+                                              in->batch->target_mask, in->batch->weights};
+        for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+            hash = hash_tensor(hash, tensors[i], &in->buffers);
+    }
+    hash = hash_more(hash, &in->reduction, sizeof in->reduction);
+    hash = hash_more(hash, &in->denominator, sizeof in->denominator);
+    if (in->optimizer) {
+        size_t bytes = protobuf_c_message_get_packed_size(&in->optimizer->base);
+        uint8_t *packed = octet_arena_alloc(w->call->arena, bytes);
+        if (!packed)
+            return octet_arena_exhausted(w->call->arena, err);
+        hash = hash_more(hash, packed, protobuf_c_message_pack(&in->optimizer->base, packed));
+    }
+    *out = hash + (hash == 0);
+    return OCTET_OK;
+}
+
 static enum octet_status find_before(struct work *w, struct octet_error *err)
 {
     const struct request *in = w->in;
@@ -96,8 +144,10 @@ static enum octet_status find_before(struct work *w, struct octet_error *err)
         status = octet_fail(err, OCTET_FAILED_PRECONDITION, "session_id",
                             "%s trains, and the session's mode is SESSION_MODE_INFER", in->method);
     if (status == OCTET_OK)
-        status =
-            oct_wire_find_applied(w->held, in->method, in->request_id, in->step, &w->before, err);
+        status = hash_payload(w, &w->payload, err);
+    if (status == OCTET_OK)
+        status = oct_wire_find_applied(w->held, in->method, in->request_id, in->step, w->payload,
+                                       &w->before, err);
     return status;
 }
 
@@ -211,6 +261,7 @@ static void remember(struct work *w)
 
     *a = (struct oct_wire_applied){
         .step = w->in->step,
+        .payload = w->payload,
         .step_after = octet_session_step(w->held->session),
         .accumulated = octet_session_accumulated(w->held->session),
         .losses = pass->losses,
@@ -238,13 +289,33 @@ static enum octet_status put_pass(const struct work *w, struct answer *out, stru
         !oct_wire_put_numbers(call->arena, a->acceptance, a->acceptance_count,
                               &out->acceptance_count, &out->acceptance))
         return octet_arena_exhausted(call->arena, err);
-    if (w->before) /* figures alone */
+    if (!w->has_tensors) /* figures alone */
         return OCTET_OK;
     if (!oct_wire_put_array(&out->reply, &w->pass.logprobs, &out->logprobs) ||
         !oct_wire_put_gradients(&out->reply, &w->gradients, &out->gradient_count, &out->gradients))
         return octet_arena_exhausted(call->arena, err);
     return oct_wire_put_pass_trace(call->arena, &w->pass, w->held->accumulation, w->in->trace_level,
-                                   true, &out->trace, err);
+                                   w->before == NULL, &out->trace, err);
+}
+
+/* The tensors of a reply that was too large to be kept, to the same bits: as long as the parameters
+ * are those that the pass ran on, and the gradients those that it left. */
+static enum octet_status run_again(struct work *w, struct octet_error *err)
+{
+    const octet_session *session = w->held->session;
+    bool is_unchanged = w->in->has_pass && !w->in->has_update &&
+                        w->before->step_after == octet_session_step(session) &&
+                        w->before->accumulated == octet_session_accumulated(session);
+
+    if (!is_unchanged)
+        return OCTET_OK;
+    enum octet_status status = prepare(w, err);
+    if (status == OCTET_OK)
+        status = octet_session_forward(session, &w->compute, &w->batch, &w->options, &w->pass, err);
+    if (status == OCTET_OK)
+        status = oct_wire_read_gradients(session, &w->gradients, err);
+    w->has_tensors = status == OCTET_OK;
+    return status;
 }
 
 /* Does the work, or finds what it did the first time. kept: the first reply as it was, or NULL. */
@@ -263,12 +334,16 @@ static enum octet_status do_work(struct work *w, const ProtobufCMessageDescripto
         if (status != OCTET_OK || *kept)
             return status;
         w->applied = *w->before;
+        status = run_again(w, err);
+        if (status != OCTET_OK)
+            return status;
     } else {
         status = prepare(w, err);
         if (status == OCTET_OK)
             status = run(w, err);
         if (status != OCTET_OK)
             return status;
+        w->has_tensors = w->in->has_pass;
         remember(w);
     }
     return w->in->has_pass ? put_pass(w, answer, err) : OCTET_OK;

@@ -359,6 +359,41 @@ def test_gradients_add_up_and_a_retry_counts_once(start):
     assert not any(map(any, client.tensors(one, kind=1).values()))
 
 
+def test_an_id_stands_for_one_request(start):
+    client = Sessions(start())
+    session = client.create().session_id
+    step(client, session, 0)
+    for other in ({"seed": 5}, {"optimizer": {"learning_rate": 0.5}}, {"reduction": 1, "denominator": 7.0}):
+        with pytest.raises(grpc.RpcError) as error:
+            step(client, session, 0, **other)
+        assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT and "request_id" in text_of(error.value)
+    assert step(client, session, 0).replayed
+
+
+def test_tensors_of_a_pass_that_comes_again_are_computed_again(start, tmp_path):
+    """The reply itself is gone: the session was loaded from its checkpoint."""
+    client = Sessions(start(extra=["--data-dir", str(tmp_path)]))
+    session = client.create().session_id
+
+    def backward(name, seed):
+        return client("ForwardBackward", session_id=session, request_id=name, batch=batch(seed), trace_level=1,
+                      return_gradients=["decoder/.*/scale"])
+
+    def told(reply):
+        return reply.losses, reply.grad_norm, reply.step, reply.accumulated
+
+    older, first = backward("a", 1), backward("b", 2)
+    assert first.gradients and first.logprobs.shape
+    client("SaveCheckpoint", session_id=session, name="c")
+    client("LoadCheckpoint", session_id=session, name="c")
+    again = backward("b", 2)
+    assert again.replayed and told(again) == told(first)
+    assert again.logprobs == first.logprobs and again.gradients == first.gradients and again.trace == first.trace
+    lost = backward("a", 1)  # others have been added since
+    assert lost.replayed and told(lost) == told(older) and not lost.gradients
+    assert client("DescribeSession", session_id=session).accumulated == 2
+
+
 def test_chunks_of_a_batch_train_as_the_whole_does(start):
     client = Sessions(start())
     whole, parts = client.create().session_id, client.create().session_id

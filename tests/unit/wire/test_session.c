@@ -176,14 +176,16 @@ START_TEST(the_record_is_bounded_and_survives_as_text)
     ck_assert_uint_eq(other->applied_count, OCT_WIRE_APPLIED_MAX);
     for (int i = 0; i < MORE; i++) {
         snprintf(a.id, sizeof a.id, "id-%d", i);
-        enum octet_status status = oct_wire_find_applied(other, "TrainStep", a.id, i, &found, &err);
+        enum octet_status status =
+            oct_wire_find_applied(other, "TrainStep", a.id, i, 0, &found, &err);
         if (i < MORE - OCT_WIRE_APPLIED_MAX) {
             ck_assert_ptr_null(found);
             continue;
         }
         ck_assert_int_eq(status, OCTET_OK);
         const struct oct_wire_applied *was = NULL;
-        ck_assert_int_eq(oct_wire_find_applied(held, "TrainStep", a.id, i, &was, &err), OCTET_OK);
+        ck_assert_int_eq(oct_wire_find_applied(held, "TrainStep", a.id, i, 0, &was, &err),
+                         OCTET_OK);
         ck_assert_str_eq(found->digest, was->digest);
         ck_assert(found->step_after == i + 1 && found->losses.has_mtp &&
                   !found->losses.has_load_balance);
