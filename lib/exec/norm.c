@@ -231,7 +231,7 @@ static enum octet_status prepare(const struct oct_op_call *call, struct norm *n,
         if (!n->scale)
             return OCTET_RESOURCE_EXHAUSTED;
     }
-    if (node->input_count > BIAS) {
+    if (node->input_count > BIAS && call->in[BIAS].data) { /* backward does not read it */
         n->bias = parameter(call, &call->in[BIAS], call->out[0].dtype, 0, err);
         if (!n->bias)
             return OCTET_RESOURCE_EXHAUSTED;

@@ -16,7 +16,7 @@
 #define code_attention_softmax                                                                     \
     {                                                                                              \
         .forward = oct_attention_softmax_forward, .vjp = oct_attention_softmax_vjp,                \
-        .saved_bytes = oct_attention_softmax_saved_bytes,                                          \
+        .saved_bytes = oct_attention_softmax_saved_bytes, .reads = oct_attention_softmax_reads,    \
         .scratch_bytes = oct_attention_softmax_scratch_bytes                                       \
     }
 #define code_attention_normalize                                                                   \

@@ -325,6 +325,17 @@ size_t oct_attention_softmax_saved_bytes(const octet_graph *graph, const struct 
     return keeps_maxima(node) ? (size_t)rows_of(graph, node) * sizeof(float) : 0;
 }
 
+/* The exponentials; who may look where; sinks. */
+int oct_attention_softmax_reads(const octet_graph *graph, const struct oct_node *node,
+                                const struct octet_rule *rule)
+{
+    const int segment_ids = IN1, sinks = IN1 << 2;
+
+    (void)graph;
+    (void)rule;
+    return OUT | segment_ids | (node->input_count > 3 ? sinks : 0);
+}
+
 size_t oct_attention_softmax_scratch_bytes(const octet_graph *graph, const struct oct_node *node,
                                            const struct octet_rule *rule, bool backward)
 {

@@ -50,6 +50,8 @@ oct_forward oct_attention_softmax_forward, oct_attention_normalize_forward;
 oct_vjp oct_attention_softmax_vjp, oct_attention_normalize_vjp;
 size_t oct_attention_softmax_saved_bytes(const octet_graph *graph, const struct oct_node *node,
                                          const struct octet_rule *rule);
+int oct_attention_softmax_reads(const octet_graph *graph, const struct oct_node *node,
+                                const struct octet_rule *rule);
 size_t oct_attention_softmax_scratch_bytes(const octet_graph *graph, const struct oct_node *node,
                                            const struct octet_rule *rule, bool backward);
 

@@ -54,6 +54,9 @@ static void refuse_what_makes_no_model(struct oct_model *m)
     for (size_t i = 0; deepseek && i < sizeof latent / sizeof *latent; i++)
         if (oct_config_int(m->config, latent[i]) < 1)
             refuse(m, latent[i], "latent attention needs at least 1");
+    enum oct_key rotated = deepseek ? OCT_KEY_qk_rope_head_dim : OCT_KEY_head_dim;
+    if (oct_config_int(m->config, rotated) % 2)
+        refuse(m, rotated, "rotary position embedding needs a multiple of 2");
     if (deepseek && oct_int(m, shared_experts) < 1 &&
         oct_int(m, first_num_dense_layers) < m->dims->num_decoder_layers)
         refuse(m, OCT_KEY_shared_experts, "deepseek's expert layers need at least 1");

@@ -244,6 +244,9 @@ static void check_trace_only(struct oct_findings *f)
                    "sparse attention by DeepSeek 3.2's indexer");
     if (oct_find_bool(f, moba))
         trace_only(f, "moba", "set moba=false", "mixture of block attention");
+    if (oct_find_is(f, dtype, "float16") || oct_find_is(f, weight_dtype, "float16"))
+        trace_only(f, oct_find_is(f, dtype, "float16") ? "dtype" : "weight_dtype",
+                   "use float32 or bfloat16", "a model in float16");
     if (oct_find_int(f, mhc_expansion_rate) > 1)
         trace_only(f, "mhc_expansion_rate", "set mhc_expansion_rate=1",
                    "a model with hyper-connections");

@@ -64,6 +64,43 @@ static enum octet_status check_training(const octet_config *config, struct octet
     return OCTET_OK;
 }
 
+/* The graph's types are those of the two keys, and lib/exec has codes for these two. */
+static enum octet_status check_types(const octet_config *config, bool trains,
+                                     struct octet_error *err)
+{
+    static const enum oct_key keys[] = {OCT_KEY_dtype, OCT_KEY_weight_dtype, OCT_KEY_mu_dtype};
+    const size_t count = sizeof keys / sizeof *keys - (trains ? 0 : 1);
+
+    for (size_t i = 0; i < count; i++)
+        if (!oct_config_text_is(config, keys[i], "float32") &&
+            !oct_config_text_is(config, keys[i], "bfloat16"))
+            return octet_fail(err, OCTET_UNIMPLEMENTED, oct_key_name(keys[i]),
+                              "'%.100s'; sessions have float32 and bfloat16",
+                              oct_config_text(config, keys[i]));
+    return OCTET_OK;
+}
+
+/* Where MaxText quantizes without Qwix's arithmetic. Rules that were given are Qwix's own. */
+static enum octet_status check_quantization(const octet_session *s, struct octet_error *err)
+{
+    const octet_config *config = s->config;
+    const char *quantization = oct_config_text(config, OCT_KEY_quantization);
+
+    if (s->rules || !quantization[0])
+        return OCTET_OK;
+    if (strcmp(quantization, "fp8_gpu") == 0 || strcmp(quantization, "fp8_nanoo") == 0)
+        return octet_fail(err, OCTET_UNIMPLEMENTED, "quantization",
+                          "'%s' keeps the scales of its dot_general ops in the model's state; "
+                          "it can be traced, not run",
+                          quantization);
+    if (oct_config_bool(config, OCT_KEY_use_batch_split_schedule))
+        return octet_fail(err, OCTET_UNIMPLEMENTED, "use_batch_split_schedule",
+                          "true with quantization='%s' quantizes gmm and dot_general by a way of "
+                          "its own; it can be traced, not run",
+                          quantization);
+    return OCTET_OK;
+}
+
 static enum octet_status check_options(const octet_session *s, struct octet_error *err)
 {
     if (s->options.threads < 0)
@@ -88,6 +125,10 @@ static enum octet_status make_plan(octet_session *s, struct octet_error *err)
                           : 1;
     if (s->options.mode == OCTET_SESSION_TRAIN)
         status = check_training(s->config, err);
+    if (status == OCTET_OK)
+        status = check_types(s->config, s->options.mode == OCTET_SESSION_TRAIN, err);
+    if (status == OCTET_OK)
+        status = check_quantization(s, err);
     if (status == OCTET_OK)
         status = check_options(s, err);
     struct octet_graph_options shape = {s->options.batch_size / s->microbatches,

@@ -304,11 +304,25 @@ void op_case_forward(struct op_case *c)
     end_call(c, &call);
 }
 
+/* As in a program, where the memory of what backward does not read may hold something else. */
+static void hide_unread(const struct op_case *c, struct oct_op_call *call)
+{
+    int reads = code_of(c)->reads ? code_of(c)->reads(&c->b.graph, c->node, c->rule)
+                                  : oct_op_rows[c->node->op].reads;
+
+    for (int i = 0; i < c->inputs; i++)
+        if (!(reads >> i & 1))
+            call->in[i].data = NULL;
+    for (int i = 0; i < c->node->output_count && !(reads & OUT); i++)
+        call->out[i].data = NULL;
+}
+
 void op_case_backward(struct op_case *c)
 {
     struct oct_op_call call = call_of(c, true);
     struct octet_array gradient[OCTET_NODE_INPUTS_MAX];
 
+    hide_unread(c, &call);
     for (int i = 0; i < c->inputs; i++) {
         gradient[i] = c->gradient[i];
         if (c->wanted & 1u << i)

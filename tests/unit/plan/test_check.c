@@ -288,6 +288,8 @@ START_TEST(sizes_that_make_no_model_name_their_key)
         {"deepseek3-671b", "kv_lora_rank=0", "kv_lora_rank"},
         {"deepseek3-tiny", "v_head_dim=0", "v_head_dim"},
         {"deepseek3-tiny", "shared_experts=0", "shared_experts"},
+        {"deepseek3-tiny", "qk_rope_head_dim=7", "qk_rope_head_dim"},
+        {"llama2-7b", "head_dim=7", "head_dim"},
         {"mistral-7b", "decoder_block=qwen3_moe", "base_moe_mlp_dim"},
         {"qwen3-14b", "inhomogeneous_layer_cycle_interval=64",
          "inhomogeneous_layer_cycle_interval"},
@@ -350,7 +352,9 @@ START_TEST(what_is_traced_and_not_run_is_told)
                  {"deepseek3.2-671b", "indexer_topk=128", NULL},
                  {"llama2-7b", "moba=true", "moba"},
                  {"deepseek3-tiny", "mhc_expansion_rate=4", "mhc_expansion_rate"},
-                 {"deepseek3-tiny", "mhc_expansion_rate=1", NULL}};
+                 {"deepseek3-tiny", "mhc_expansion_rate=1", NULL},
+                 {"deepseek3-tiny", "dtype=float16", "dtype"},
+                 {"deepseek3-tiny", "weight_dtype=float16", "weight_dtype"}};
     struct fixture f;
 
     fixture_begin(&f);

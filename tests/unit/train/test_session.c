@@ -482,6 +482,60 @@ START_TEST(what_cannot_be_done_is_said_at_creation)
 }
 END_TEST
 
+START_TEST(what_is_traced_only_makes_no_session)
+{
+    static const struct {
+        const char *setting, *field;
+    } cases[] = {{"dtype=float16", "dtype"},
+                 {"weight_dtype=float16", "weight_dtype"},
+                 {"mu_dtype=float16", "mu_dtype"},
+                 {"mu_dtype=bool", "mu_dtype"},
+                 {"mu_dtype=float8_e4m3fn", "mu_dtype"},
+                 {"mu_dtype=half", "mu_dtype"},
+                 {"quantization=fp8_gpu", "quantization"},
+                 {"quantization=fp8_nanoo", "quantization"}};
+    struct octet_session_options options = {.mode = OCTET_SESSION_TRAIN};
+    octet_session *s;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct octet_config_input input =
+            fixture_input(&f, "deepseek3-tiny", SETTINGS(TINY_SETTINGS, cases[i].setting));
+        ck_assert_msg(octet_session_create(f.context, &input, NULL, &options, &s, &f.err) ==
+                          OCTET_UNIMPLEMENTED,
+                      "%s", cases[i].setting);
+        ck_assert_str_eq(f.err.field, cases[i].field);
+    }
+}
+END_TEST
+
+/* A rule that takes attention's einsums too: each of its ops then runs by itself. */
+START_TEST(rules_that_take_every_op_train)
+{
+    static const struct octet_rule rule = {
+        .weight_qtype = "float8_e4m3fn", .act_qtype = "float8_e4m3fn", .bwd_qtype = "float8_e5m2"};
+    struct octet_session_options options = {.mode = OCTET_SESSION_TRAIN};
+    struct octet_config_input input =
+        fixture_input(&f, "deepseek3-tiny", SETTINGS(TINY_SETTINGS, "warmup_steps_fraction=0.0"));
+    struct octet_batch batch = fixture_batch(&f, 2, 16, 64, 3);
+    octet_rules *rules;
+    octet_session *s;
+
+    ck_assert_ok(&f, octet_rules_create(f.context, &rule, 1, &rules, &f.err));
+    ck_assert_ok(&f, octet_session_create(f.context, &input, rules, &options, &s, &f.err));
+    ck_assert_ok(&f, octet_session_initialise(s, 1, &f.compute, &f.err));
+    double first = train(s, &batch, &mean).losses.total, last = first;
+    for (int i = 0; i < 20; i++) {
+        step(s);
+        struct octet_pass pass = train(s, &batch, &mean);
+        last = pass.losses.total;
+        ck_assert_double_finite(pass.grad_norm);
+    }
+    ck_assert_double_lt(last, first - 0.01);
+    octet_session_destroy(s);
+    octet_rules_unref(rules);
+}
+END_TEST
+
 TCase *session_tests(void)
 {
     TCase *tests = tcase_create("session");
@@ -498,5 +552,7 @@ TCase *session_tests(void)
     tcase_add_test(tests, held_weights_give_the_logits_of_floats);
     tcase_add_test(tests, held_codes_times_scale_is_what_get_returns);
     tcase_add_test(tests, what_cannot_be_done_is_said_at_creation);
+    tcase_add_test(tests, what_is_traced_only_makes_no_session);
+    tcase_add_test(tests, rules_that_take_every_op_train);
     return tests;
 }
