@@ -89,19 +89,50 @@ static enum octet_status prepare(oct_prepared *p, const oct_program *program,
     return status;
 }
 
-/* Held is what some step has prepared and no step reads as it is. */
-static void find_held(oct_prepared *p, const oct_program *program)
+/* Held is what some step has prepared and no step reads as it is. is_made: of a parameter. */
+static void find_held(const oct_program *program, const bool *is_made, bool *holds)
 {
-    for (size_t i = 0; i < p->count; i++)
-        p->holds[p->pieces[i].parameter] = true;
+    memcpy(holds, is_made, program->graph->parameter_count * sizeof *holds);
     for (uint32_t i = 0; i < program->step_count; i++) {
         const struct oct_step *step = &program->steps[i];
         for (int j = 0; j < step->input_count; j++) {
             const struct oct_slot *owner = &program->slots[program->slots[step->in[j]].owner];
             if (step->in[j] && owner->place == OCT_PLACE_PARAMETER && !(step->prepared && j == 1))
-                p->holds[owner->index] = false;
+                holds[owner->index] = false;
         }
     }
+}
+
+enum octet_status oct_prepared_estimate(const oct_program *program, uint64_t *code_bytes,
+                                        uint64_t *held_bytes, struct octet_error *err)
+{
+    const octet_graph *g = program->graph;
+    octet_arena *scratch = octet_arena_create(SIZE_MAX / 2);
+    bool *is_made = scratch ? OCTET_NEW_ARRAY(scratch, g->parameter_count, bool) : NULL;
+    bool *holds = is_made ? OCTET_NEW_ARRAY(scratch, g->parameter_count, bool) : NULL;
+
+    *code_bytes = *held_bytes = 0;
+    if (!holds) {
+        octet_arena_destroy(scratch);
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
+    }
+    for (uint32_t i = 0; i < program->step_count; i++) {
+        const struct oct_step *step = &program->steps[i];
+        struct oct_prepared_piece piece = {.parameter = 0};
+        if (!step->prepared)
+            continue;
+        uint32_t source = source_of(g, step->node->inputs[1], &piece);
+        while (g->parameters[piece.parameter] != source)
+            piece.parameter++;
+        is_made[piece.parameter] = true;
+        *code_bytes += (uint64_t)octet_array_elements(&program->slots[step->in[1]].view);
+    }
+    find_held(program, is_made, holds);
+    for (uint32_t i = 0; i < g->parameter_count; i++)
+        if (holds[i])
+            *held_bytes += (uint64_t)octet_tensor_bytes(&g->tensors[g->parameters[i]]);
+    octet_arena_destroy(scratch);
+    return OCTET_OK;
 }
 
 enum octet_status oct_prepared_create(const oct_program *program,
@@ -111,11 +142,13 @@ enum octet_status oct_prepared_create(const oct_program *program,
 {
     enum octet_status status = OCTET_OK;
     oct_prepared *p = calloc(1, sizeof *p);
+    bool *is_made = NULL;
 
     if (!p || !(p->arena = octet_arena_create(SIZE_MAX / 2)) ||
         !(p->pieces =
               OCTET_NEW_ARRAY(p->arena, program->prepared_count, struct oct_prepared_piece)) ||
-        !(p->holds = OCTET_NEW_ARRAY(p->arena, program->graph->parameter_count, bool))) {
+        !(p->holds = OCTET_NEW_ARRAY(p->arena, program->graph->parameter_count, bool)) ||
+        !(is_made = OCTET_NEW_ARRAY(p->arena, program->graph->parameter_count, bool))) {
         oct_prepared_destroy(p);
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
     }
@@ -127,7 +160,9 @@ enum octet_status oct_prepared_create(const oct_program *program,
         oct_prepared_destroy(p);
         return status;
     }
-    find_held(p, program);
+    for (size_t i = 0; i < p->count; i++)
+        is_made[p->pieces[i].parameter] = true;
+    find_held(program, is_made, p->holds);
     *out = p;
     return OCTET_OK;
 }

@@ -19,6 +19,12 @@ enum octet_status oct_prepared_create(const oct_program *program,
 void oct_prepared_destroy(oct_prepared *prepared); /* NULL is fine */
 uint64_t oct_prepared_bytes(const oct_prepared *prepared);
 
+/* Before any is made: bytes of the codes (scales are a small part more), and of the parameters that
+ * would be held as codes alone. */
+enum octet_status oct_prepared_estimate(const oct_program *program, uint64_t *code_bytes,
+                                        uint64_t *held_bytes,
+                                        struct octet_error *err) OCTET_MUST_CHECK;
+
 /* Are all numbers of parameter i held as codes, and read by nothing else? */
 bool oct_prepared_holds(const oct_prepared *prepared, size_t i);
 /* The pieces of parameter i: slice of which layer, cut along `axis` from `start` (axis -1: whole).

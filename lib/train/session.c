@@ -138,6 +138,22 @@ static enum octet_status make_plan(octet_session *s, struct octet_error *err)
     return status;
 }
 
+/* Weights that are held as codes. While they are made the floats are still there. */
+static enum octet_status measure_codes(const oct_program *program, struct octet_session_memory *m,
+                                       struct octet_error *err)
+{
+    uint64_t floats = m->parameters, codes, held;
+    enum octet_status status = oct_prepared_estimate(program, &codes, &held, err);
+
+    if (status != OCTET_OK)
+        return status;
+    m->parameters = m->resident = floats - held + codes;
+    m->peak = m->parameters + m->activations + m->scratch;
+    if (m->peak < floats + codes + m->scratch)
+        m->peak = floats + codes + m->scratch;
+    return OCTET_OK;
+}
+
 /* The bytes of each part, from the planned program. */
 static enum octet_status measure(octet_session *s, struct octet_error *err)
 {
@@ -162,8 +178,10 @@ static enum octet_status measure(octet_session *s, struct octet_error *err)
     m->scratch = oct_program_block_bytes(program) - run.block_bytes;
     m->resident = m->parameters + m->gradients + m->moments;
     m->peak = m->resident + m->activations + m->scratch;
+    if (!trains)
+        status = measure_codes(program, m, err);
     oct_program_unref(program);
-    return OCTET_OK;
+    return status;
 }
 
 /* ---- Life ---- */
@@ -321,14 +339,21 @@ enum octet_session_mode octet_session_mode(const octet_session *session)
     return session->options.mode;
 }
 
+uint64_t oct_session_parameter_bytes(const octet_session *s)
+{
+    if (s->options.mode == OCTET_SESSION_TRAIN)
+        return s->memory.parameters;
+    return octet_parameters_bytes(s->parameters) +
+           (s->prepared ? oct_prepared_bytes(s->prepared) : 0);
+}
+
 struct octet_session_memory octet_session_memory(const octet_session *session)
 {
     octet_session *s = (octet_session *)session; /* its lock */
     struct octet_session_memory memory = session->memory;
 
     pthread_mutex_lock(&s->lock);
-    if (s->prepared)
-        memory.parameters = octet_parameters_bytes(s->parameters) + oct_prepared_bytes(s->prepared);
+    memory.parameters = oct_session_parameter_bytes(s);
     memory.resident = memory.parameters + memory.gradients + memory.moments + s->spare_bytes;
     if (s->pending)
         memory.resident += memory.gradients;

@@ -66,6 +66,10 @@ void oct_session_give_block(const octet_session *session, void *block, uint64_t 
 enum octet_status oct_session_check_limit(const octet_session *session, uint64_t bytes,
                                           struct octet_error *err) OCTET_MUST_CHECK;
 
+/* Of the parameters as they are held now, floats and codes. The caller has the lock, or nobody else
+ * has the session. */
+uint64_t oct_session_parameter_bytes(const octet_session *s);
+
 /* INFER: codes for all weights that a rule quantizes, made of what the parameters hold; the floats
  * are freed. */
 enum octet_status oct_session_hold(const octet_session *session, const oct_program *program,

@@ -101,10 +101,8 @@ enum octet_status oct_session_program(const octet_session *session, int64_t batc
 
 static uint64_t sets_bytes(const octet_session *s)
 {
-    uint64_t bytes = s->memory.parameters + s->memory.gradients + s->memory.moments;
+    uint64_t bytes = oct_session_parameter_bytes(s) + s->memory.gradients + s->memory.moments;
 
-    if (s->prepared)
-        bytes = octet_parameters_bytes(s->parameters) + oct_prepared_bytes(s->prepared);
     return bytes + (s->pending ? s->memory.gradients : 0);
 }
 

@@ -27,8 +27,10 @@ struct octet_session_options {
     int32_t threads;                     /* that its calls will have; 0: as workers of 1 */
 };
 
-/* Bytes, each part by itself. In INFER gradients and moments are 0. peak: the sum, which is what
- * the session will take in a training step (or forward pass) of the planned shape. */
+/* Bytes, each part by itself. peak: the sum, which is what the session will take in a training step
+ * (or forward pass) of the planned shape. In INFER gradients and moments are 0; parameters are
+ * counted as they are held in the end, as codes where a rule quantizes them; and peak is at least
+ * what making those takes, floats and codes together. */
 struct octet_session_memory {
     uint64_t parameters, gradients, moments;
     uint64_t activations; /* values, their gradients and what is saved for backward, at the peak */

@@ -389,6 +389,31 @@ static void copy_parameters(const octet_session *from, octet_session *to)
     }
 }
 
+/* Matrices large enough that scales and alignment are a small part. */
+START_TEST(the_estimate_counts_held_weights_as_codes)
+{
+    const char *const *settings =
+        SETTINGS(TINY_SETTINGS, "quantization=fp8_full", "base_emb_dim=128", "base_mlp_dim=512",
+                 "base_moe_mlp_dim=256", "num_experts=8");
+    const octet_config *config = fixture_config(&f, "deepseek3-tiny", settings);
+    struct octet_session_options options = {.mode = OCTET_SESSION_INFER};
+    struct octet_session_memory planned;
+    struct octet_batch batch = fixture_batch(&f, 2, 16, 64, 8);
+
+    ck_assert_ok(&f, octet_session_estimate(f.context, config, NULL, &options, &planned, &f.err));
+    octet_session *s = create(settings, &options);
+    uint64_t floats = octet_session_memory(s).parameters;
+    ck_assert_uint_lt(planned.parameters, floats / 2);
+    ck_assert_uint_ge(planned.peak, floats + planned.scratch);
+    forward(s, &batch);
+    uint64_t held = octet_session_memory(s).parameters;
+    ck_assert_msg(held > planned.parameters * 9 / 10 && held < planned.parameters * 11 / 10,
+                  "%llu held, %llu planned", (unsigned long long)held,
+                  (unsigned long long)planned.parameters);
+    octet_session_destroy(s);
+}
+END_TEST
+
 START_TEST(held_weights_give_the_logits_of_floats)
 {
     static const char *const scans[] = {"scan_layers=true", "scan_layers=false"};
@@ -549,6 +574,7 @@ TCase *session_tests(void)
     tcase_add_test(tests, microbatches_are_maxtexts);
     tcase_add_test(tests, a_limit_is_refused_with_both_numbers);
     tcase_add_test(tests, numbers_go_in_and_come_out);
+    tcase_add_test(tests, the_estimate_counts_held_weights_as_codes);
     tcase_add_test(tests, held_weights_give_the_logits_of_floats);
     tcase_add_test(tests, held_codes_times_scale_is_what_get_returns);
     tcase_add_test(tests, what_cannot_be_done_is_said_at_creation);
