@@ -18,7 +18,8 @@
     X(norm)                                                                                        \
     X(program)                                                                                     \
     X(rope)                                                                                        \
-    X(router)
+    X(router)                                                                                      \
+    X(table)
 
 #define DECLARE(name) TCase *name##_tests(void);
 EXEC_TESTS(DECLARE)

@@ -247,6 +247,86 @@ START_TEST(recomputation_changes_no_bit)
 }
 END_TEST
 
+/* ---- documents, drafts ---- */
+
+/* A forward and backward pass over tokens of one's own. segment: id of all documents. */
+static struct outcome run_tokens(struct model *m, const octet_parameters *parameters,
+                                 const int32_t *tokens, int32_t segment)
+{
+    struct outcome o = {.arena = octet_arena_create((size_t)1 << 30)};
+    const struct octet_plan_totals *t = octet_plan_totals(m->plan);
+    int64_t dim[] = {t->batch_size, t->sequence_length}, count = dim[0] * dim[1];
+    const struct octet_compute compute = {o.arena, m->workers, NULL};
+    struct octet_batch given = {.weights = {.data = NULL}}, batch;
+    oct_program *program = make(m, true, false);
+
+    ck_assert_int_eq(octet_parameters_create(m->plan, OCTET_DTYPE_F32, &o.gradients, &m->err),
+                     OCTET_OK);
+    ck_assert_int_eq(octet_array_create(o.arena, OCTET_DTYPE_S32, 2, dim, &given.tokens, &m->err),
+                     OCTET_OK);
+    ck_assert_int_eq(
+        octet_array_create(o.arena, OCTET_DTYPE_S32, 2, dim, &given.segment_ids, &m->err),
+        OCTET_OK);
+    memcpy(given.tokens.data, tokens, (size_t)count * sizeof *tokens);
+    for (int64_t i = 0; i < count; i++)
+        ((int32_t *)given.segment_ids.data)[i] = segment;
+    ck_assert_int_eq(octet_batch_complete(&given, 64, o.arena, &batch, &m->err), OCTET_OK);
+    const struct oct_run settings = {.compute = &compute,
+                                     .parameters = parameters,
+                                     .gradients = o.gradients,
+                                     .gradients_are_zero = true,
+                                     .batch = &batch,
+                                     .want_logits = true,
+                                     .want_mtp_logits = true};
+    ck_assert_int_eq(oct_program_run(program, &settings, &o.result, &m->err), OCTET_OK);
+    oct_program_unref(program);
+    return o;
+}
+
+static bool is_same(const struct octet_array *a, const struct octet_array *b, int64_t position)
+{
+    const size_t bytes = (size_t)a->dim[2] * sizeof(float);
+
+    return memcmp((const char *)a->data + (size_t)position * bytes,
+                  (const char *)b->data + (size_t)position * bytes, bytes) == 0;
+}
+
+/* Ids of documents are names and no weights: 7 for 1 changes no bit. And MTP at position 0 reads
+ * the embedding of token 1, which the main model does not see there. */
+START_TEST(ids_are_names_and_drafts_read_the_next_token)
+{
+    struct model m;
+    octet_parameters *parameters;
+    int32_t tokens[32];
+    char a[33], b[33];
+
+    model_begin(&m, "deepseek3-tiny", SETTINGS(TINY));
+    ck_assert_int_eq(octet_parameters_create(m.plan, OCTET_DTYPE_UNSPECIFIED, &parameters, &m.err),
+                     OCTET_OK);
+    fill(parameters, 11);
+    for (int32_t i = 0; i < 32; i++)
+        tokens[i] = i * 29 % 63;
+    struct outcome one = run_tokens(&m, parameters, tokens, 1);
+    struct outcome seven = run_tokens(&m, parameters, tokens, 7);
+    ck_assert(one.result.total == seven.result.total && one.result.mtp > 0);
+    octet_parameters_digest(one.gradients, a);
+    octet_parameters_digest(seven.gradients, b);
+    ck_assert_str_eq(a, b);
+
+    tokens[1]++;
+    struct outcome other = run_tokens(&m, parameters, tokens, 1);
+    ck_assert(is_same(&one.result.logits, &other.result.logits, 0));
+    ck_assert(!is_same(&one.result.logits, &other.result.logits, 1));
+    ck_assert(!is_same(&one.result.mtp_logits[0], &other.result.mtp_logits[0], 0));
+    ck_assert(is_same(&one.result.mtp_logits[0], &other.result.mtp_logits[0], 16)); /* row 1 */
+    outcome_end(&one);
+    outcome_end(&seven);
+    outcome_end(&other);
+    octet_parameters_destroy(parameters);
+    model_end(&m);
+}
+END_TEST
+
 TCase *program_tests(void)
 {
     TCase *tests = tcase_create("program");
@@ -254,5 +334,6 @@ TCase *program_tests(void)
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, no_two_values_share_a_place, 0, MODEL_COUNT);
     tcase_add_loop_test(tests, recomputation_changes_no_bit, 0, MODEL_COUNT);
+    tcase_add_test(tests, ids_are_names_and_drafts_read_the_next_token);
     return tests;
 }
