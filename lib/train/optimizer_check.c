@@ -80,18 +80,30 @@ enum octet_status octet_session_optimizer_check(const struct octet_optimizer *o,
 
 /* ---- Decay ---- */
 
-/* Python's re.search: the pattern somewhere in the text. */
+/* Length of "(?i)" and the like, which stay in front of the whole. */
+static size_t flags_length(const char *pattern)
+{
+    size_t letters = strncmp(pattern, "(?", 2) == 0 ? strspn(pattern + 2, "aiLmsux") : 0;
+
+    return letters && pattern[2 + letters] == ')' ? letters + 3 : 0;
+}
+
+/* Python's re.search: the pattern somewhere in the text. By itself it must be one, too. */
 static enum octet_status create_search(const octet_context *context, const char *pattern,
                                        octet_pattern **out, struct octet_error *err)
 {
-    const char *form = "(?s:.*)(?:%s)(?s:.*)";
-    size_t size = strlen(form) + strlen(pattern);
-    char *whole = malloc(size);
+    size_t size = strlen(pattern) + sizeof "(?s:.*)(?:)(?s:.*)", flags = flags_length(pattern);
+    enum octet_status status = octet_pattern_create(context, pattern, out, err);
 
+    if (status != OCTET_OK)
+        return status;
+    octet_pattern_destroy(*out);
+    *out = NULL;
+    char *whole = malloc(size);
     if (!whole)
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "no memory for a pattern");
-    snprintf(whole, size, "(?s:.*)(?:%s)(?s:.*)", pattern);
-    enum octet_status status = octet_pattern_create(context, whole, out, err);
+    snprintf(whole, size, "%.*s(?s:.*)(?:%s)(?s:.*)", (int)flags, pattern, pattern + flags);
+    status = octet_pattern_create(context, whole, out, err);
     free(whole);
     return status;
 }

@@ -1,5 +1,6 @@
 /* Optimizer steps; see octet/session.h. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "exec/moe.h"
 #include "kernels/kernels.h"
@@ -55,6 +56,22 @@ static enum octet_status check(const octet_session *session,
         return octet_fail(err, OCTET_FAILED_PRECONDITION, NULL,
                           "nothing has accumulated since step %lld; a step needs gradients",
                           (long long)session->step);
+    return status;
+}
+
+enum octet_status octet_session_optim_check(const octet_session *session,
+                                            const struct octet_optimizer *optimizer,
+                                            struct octet_error *err)
+{
+    enum octet_status status = octet_session_optimizer_check(optimizer, err);
+
+    if (status != OCTET_OK || !optimizer->adamw_mask_count)
+        return status;
+    bool *decayed = calloc(session->parameters->count + 1, sizeof *decayed);
+    if (!decayed)
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
+    status = oct_decay_mask(session->context, optimizer, session->parameters, decayed, err);
+    free(decayed);
     return status;
 }
 

@@ -59,9 +59,7 @@ static void put(octet_held *held, const struct oct_wire_applied *applied)
 
 void oct_wire_add_applied(octet_held *held, const struct oct_wire_applied *applied)
 {
-    atomic_store_explicit(&held->step, octet_session_step(held->session), memory_order_relaxed);
-    atomic_store_explicit(&held->accumulated, octet_session_accumulated(held->session),
-                          memory_order_relaxed);
+    oct_wire_tell_state(held);
     free(held->kept);
     held->kept = NULL;
     if (applied->id[0])

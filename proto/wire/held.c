@@ -26,6 +26,13 @@ void octet_held_destroy(octet_held *held)
     free(held);
 }
 
+void oct_wire_tell_state(octet_held *held)
+{
+    atomic_store_explicit(&held->step, octet_session_step(held->session), memory_order_relaxed);
+    atomic_store_explicit(&held->accumulated, octet_session_accumulated(held->session),
+                          memory_order_relaxed);
+}
+
 void octet_held_tell(const octet_held *held, struct octet_held_info *out)
 {
     const struct octet_plan_totals *totals = octet_plan_totals(octet_session_plan(held->session));

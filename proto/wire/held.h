@@ -93,6 +93,9 @@ void octet_held_tell(const octet_held *held, struct octet_held_info *out);
 
 /* ---- For the methods ---- */
 
+/* The session has changed: what ListSessions and DescribeSession tell of it follows. */
+void oct_wire_tell_state(octet_held *held);
+
 /* The session that the request names; it was lent to the call, or the exchange says that it is
  * wanted. Errors: INVALID_ARGUMENT, NOT_FOUND, UNAVAILABLE with exchange->wanted_session. */
 enum octet_status oct_wire_session(const struct octet_call *call, const char *id, octet_held **out,

@@ -73,9 +73,9 @@ enum octet_status oct_wire_to_reduction(Octet__V1__Reduction reduction, double d
 
     out->reduction = is_sum ? OCTET_REDUCTION_SUM : OCTET_REDUCTION_MEAN;
     out->denominator = denominator;
-    if (is_sum && !(denominator > 0 && denominator <= 1e300))
+    if (is_sum && !(denominator >= 1e-300 && denominator <= 1e300))
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "denominator",
-                          "%g is not above 0; REDUCTION_SUM divides by it", denominator);
+                          "%g is not in 1e-300 to 1e300; REDUCTION_SUM divides by it", denominator);
     if (!is_sum && denominator != 0)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "denominator",
                           "%g is for REDUCTION_SUM; REDUCTION_MEAN divides by the weights' sum",

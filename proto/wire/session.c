@@ -281,9 +281,7 @@ static void name(struct creation *c)
     held->lease_ms = lease_ms ? lease_ms : c->call->host->lease_ms;
     if (c->note)
         oct_wire_read_note(held, c->note);
-    atomic_store_explicit(&held->step, octet_session_step(held->session), memory_order_relaxed);
-    atomic_store_explicit(&held->accumulated, octet_session_accumulated(held->session),
-                          memory_order_relaxed);
+    oct_wire_tell_state(held);
 }
 
 static enum octet_status create(struct creation *c, ProtobufCMessage **response,

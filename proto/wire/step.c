@@ -203,7 +203,7 @@ static enum octet_status prepare(struct work *w, struct octet_error *err)
     octet_session_optimizer(w->held->session, &w->optimizer);
     if (w->in->optimizer)
         read_optimizer(w->in->optimizer, &w->optimizer);
-    return octet_session_optimizer_check(&w->optimizer, err);
+    return octet_session_optim_check(w->held->session, &w->optimizer, err);
 }
 
 /* ---- Doing it ---- */

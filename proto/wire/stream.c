@@ -40,7 +40,7 @@ static void sets_of(Octet__V1__TensorKind kind, size_t *first, size_t *last)
 /* ---- PutTensors ---- */
 
 struct upload {
-    uint64_t *received[SETS]; /* [parameters] bytes of each; NULL: none of the set so far */
+    uint64_t *received[SETS]; /* [parameters] 1 + bytes of each, 0: not named; NULL: none so far */
     int64_t tensors, bytes;
 };
 
@@ -161,15 +161,16 @@ static enum octet_status put_chunk(const struct octet_call *call, octet_held *he
     if (!upload->received[set])
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
     uint64_t *received = &upload->received[set][index];
-    status = check_range(in, &array, *received, err);
-    if (status != OCTET_OK || in->data.len == 0)
-        return status;
-    call->exchange->has_changed = true;
-    status = octet_session_put(held->session, (enum octet_tensor_set)set, index,
-                               (uint64_t)in->offset, in->data.len, in->data.data, err);
+    status = check_range(in, &array, *received ? *received - 1 : 0, err);
+    if (status == OCTET_OK && in->data.len) {
+        call->exchange->has_changed = true;
+        status = octet_session_put(held->session, (enum octet_tensor_set)set, index,
+                                   (uint64_t)in->offset, in->data.len, in->data.data, err);
+        oct_wire_tell_state(held);
+    }
     if (status == OCTET_OK) {
         upload->tensors += *received == 0;
-        *received += in->data.len;
+        *received += in->data.len + (*received == 0);
         upload->bytes += (int64_t)in->data.len;
     }
     return status;
@@ -187,8 +188,9 @@ static enum octet_status check_complete(const octet_held *held, const struct upl
                                   : NULL;
         for (size_t i = 0; tensors && i < octet_parameters_count(tensors); i++) {
             octet_parameters_describe(tensors, i, &name, &array);
-            uint64_t whole = (uint64_t)octet_array_bytes(&array), got = upload->received[set][i];
-            if (got && got < whole)
+            uint64_t whole = (uint64_t)octet_array_bytes(&array), named = upload->received[set][i];
+            uint64_t got = named ? named - 1 : whole;
+            if (got < whole)
                 return octet_fail(err, OCTET_INVALID_ARGUMENT, "data",
                                   "the stream ended, but bytes %" PRIu64 " to %" PRIu64
                                   " of %s%s have not come",

@@ -235,6 +235,7 @@ def test_what_cannot_be_put(start):
         ([{**good, "data": data + b"1234"}], "offset"),
         ([{**good, "data": data[:6]}], "data"),
         ([{**good, "data": data[:8]}], "have not come"),
+        ([{**good, "data": b""}], "have not come"),
         ([{**good, "data": data[:16]}, {**good, **rest}], "overlaps"),
         ([{**good, "data": data[:4]}, {**good, **rest}], "missing"),
         ([good, good], "overlaps"),
@@ -441,6 +442,9 @@ def test_a_step_out_of_order_is_refused(start):
     ({"return_gradients": [".*", "("]}, "return_gradients[1]"),
     ({"optimizer": {"adam_b1": 2.0}}, "optimizer.adam_b1"),
     ({"optimizer": {"opt_type": "sdg"}}, "optimizer.opt_type"),
+    ({"optimizer": {"adamw_mask": ["norm", "("]}}, "optimizer.adamw_mask[1]"),
+    ({"optimizer": {"adamw_mask": ["a)(b"]}}, "optimizer.adamw_mask[0]"),
+    ({"reduction": 1, "denominator": 1e308}, "denominator"),
     ({"request_id": "x" * 200}, "request_id"),
 ])
 def test_a_step_that_is_refused_changes_nothing(start, fields, named):
@@ -451,7 +455,21 @@ def test_a_step_that_is_refused_changes_nothing(start, fields, named):
     error = error_of(call, request(**{"session_id": session, "batch": batch(), "request_id": "r", **fields}))
     assert error.code() == CODE.INVALID_ARGUMENT and named in error.details(), text_of(error)
     assert client.tensors(session) == before and not any(map(any, client.tensors(session, kind=1).values()))
+    assert client("DescribeSession", session_id=session).accumulated == 0
     assert client("TrainStep", session_id=session, request_id="r", batch=batch()).step == 1
+
+
+def test_gradients_that_are_put_are_there_to_be_taken(start):
+    client = Sessions(start())
+    made = client.create()
+    parameter = kernel(made)
+    client.put({"session_id": made.session_id, "kind": 1, "name": parameter.name, "dtype": F32,
+                "shape": parameter.shape, "data": struct.pack("<f", 3) + bytes(parameter.bytes - 4)})
+    assert client("DescribeSession", session_id=made.session_id).accumulated == 1
+    assert client("ListSessions").sessions[0].accumulated == 1
+    taken = client("OptimStep", session_id=made.session_id)
+    assert taken.grad_norm == 3 and taken.step == 1
+    assert client("DescribeSession", session_id=made.session_id).accumulated == 0
 
 
 def test_settings_that_are_not_set_are_the_configs(start):

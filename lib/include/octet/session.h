@@ -163,10 +163,14 @@ struct octet_optimizer {
 };
 /* The config's values. */
 OCTET_API void octet_session_optimizer(const octet_session *session, struct octet_optimizer *out);
-/* The first thing that octet_session_optim_step does. Errors: INVALID_ARGUMENT "optimizer.adam_b1".
- */
+/* Ranges of the numbers. Errors: INVALID_ARGUMENT "optimizer.adam_b1". */
 OCTET_API enum octet_status octet_session_optimizer_check(const struct octet_optimizer *optimizer,
                                                           struct octet_error *err) OCTET_MUST_CHECK;
+/* All that octet_session_optim_step may object to in the settings: ranges, and adamw_mask on this
+ * session's names. For who must know before a pass. */
+OCTET_API enum octet_status octet_session_optim_check(const octet_session *session,
+                                                      const struct octet_optimizer *optimizer,
+                                                      struct octet_error *err) OCTET_MUST_CHECK;
 
 struct octet_step {
     int64_t step;                    /* steps taken, this one included */

@@ -324,6 +324,12 @@ START_TEST(a_mask_is_searched_in_names)
     o.adamw_mask_count = 3;
     ck_assert_int_eq(oct_decay_mask(f.context, &o, p, decayed, &f.err), OCTET_INVALID_ARGUMENT);
     ck_assert_str_eq(f.err.field, "optimizer.adamw_mask[2]");
+    mask[2] = "a)(b"; /* a pattern only inside of another one's parentheses */
+    ck_assert_int_eq(oct_decay_mask(f.context, &o, p, decayed, &f.err), OCTET_INVALID_ARGUMENT);
+    mask[2] = "(?i)LOGITS";
+    ck_assert_ok(&f, oct_decay_mask(f.context, &o, p, decayed, &f.err));
+    for (size_t i = 0; i < p->count; i++)
+        ck_assert(!decayed[i] || !strstr(p->entries[i].tensor->name, "logits"));
     octet_parameters_destroy(p);
 }
 END_TEST
