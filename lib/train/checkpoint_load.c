@@ -55,6 +55,8 @@ static enum octet_status read_manifest(const char *directory, const char *name, 
         return octet_arena_exhausted(arena, err);
     enum octet_status status =
         oct_file_read(path, OCT_MANIFEST_BYTES_MAX, arena, &text, &length, err);
+    if (status == OCTET_NOT_FOUND)
+        return octet_fail(err, status, "name", "there is no checkpoint '%.100s'", name);
     return status == OCTET_OK ? oct_manifest_read(path, text, length, arena, out, err) : status;
 }
 
