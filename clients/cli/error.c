@@ -144,10 +144,51 @@ static bool print_tensor_place(struct session *session, const char *field)
     return false;
 }
 
+/* Fields of requests about sessions and checkpoints, and what was typed for them. action: of octet
+ * session, NULL: any. A label that is empty: the text speaks for itself. */
+static const struct {
+    const char *field;
+    unsigned command;
+    const char *action, *label;
+} session_fields[] = {
+    {"checkpoint", COMMAND_TRAIN, NULL, "option --checkpoint"},
+    {"name", COMMAND_TRAIN, NULL, "option --checkpoint"},
+    {"checkpoint", COMMAND_SESSION, "create", "option --from"},
+    {"name", COMMAND_SESSION, "create", "option --from"},
+    {"name", COMMAND_SESSION, "save", "CHECKPOINT"},
+    {"name", COMMAND_SESSION, "load", "CHECKPOINT"},
+    {"name", COMMAND_SESSION, "put", ""},
+    {"names", COMMAND_SESSION, "get", "NAME"},
+    {"names[", COMMAND_SESSION, "get", "NAME"},
+    {"lease_seconds", COMMAND_SESSION, NULL, "option --lease"},
+    {"session_id", COMMAND_SESSION, NULL, ""},
+};
+
+/* false when the field is none of the above. "model.name" is not: what names a model has "model."
+ * before it. */
+static bool print_session_place(struct session *session, const char *field)
+{
+    const struct arguments *a = session->arguments;
+
+    for (size_t i = 0; i < sizeof session_fields / sizeof *session_fields; i++) {
+        const char *known = session_fields[i].field, *action = session_fields[i].action;
+        size_t length = strlen(known);
+        bool is_list = known[length - 1] == '[';
+        if (session_fields[i].command != a->command->id ||
+            (action && strcmp(action, a->topic) != 0) ||
+            (is_list ? strncmp(field, known, length) : strcmp(field, known)) != 0)
+            continue;
+        if (session_fields[i].label[0])
+            fprintf(stderr, "%s: ", session_fields[i].label);
+        return true;
+    }
+    return false;
+}
+
 static void print_place(struct session *session, const char *field)
 {
     static const char *const by_option[][2] = {{"batch_size", "--batch"},
-                                               {"sequence_length", "--seq"},
+                                               {"sequence_length", "--length (or --seq)"},
                                                {"strict", "--strict"},
                                                {"require[", "--require"},
                                                {"forbid[", "--forbid"}};
@@ -157,18 +198,22 @@ static void print_place(struct session *session, const char *field)
     if ((a->command->id & (COMMANDS_OF_TENSORS | COMMAND_BENCH)) &&
         print_tensor_place(session, field))
         return;
-    if (strcmp(field, "sequence_length") == 0 &&
-        (a->command->id & (COMMAND_PLAN | COMMAND_SESSION | COMMAND_TRAIN))) {
-        fputs(a->command->id == COMMAND_PLAN ? "option --length (or --seq): " : "option --length: ",
-              stderr);
+    if (print_session_place(session, field))
         return;
-    }
     for (size_t i = 0; i < sizeof by_option / sizeof *by_option; i++) {
         const char *rest = field;
         if (take_prefix(&rest, by_option[i][0])) {
             fprintf(stderr, "option %s: ", by_option[i][1]);
             return;
         }
+    }
+    if (strcmp(field, "--server") == 0) {
+        fputs(a->server ? "option --server: " : "environment variable 'OCTET_SERVER': ", stderr);
+        return;
+    }
+    if (strncmp(field, "OCTET_", 6) == 0) {
+        fprintf(stderr, "environment variable '%s': ", field);
+        return;
     }
     if (take_prefix(&field, "against."))
         fputs("option --against: ", stderr);

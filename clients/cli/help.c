@@ -38,26 +38,30 @@ static void print_command(struct output *out, const struct command *command)
 static void print_overview(struct output *out)
 {
     output_text(out, "usage: octet COMMAND [OPERAND ...] [OPTION ...]\n\n"
-                     "Which matmuls of a MaxText model do Qwix's FP8 rules touch, and what do they "
-                     "compute?\n\ncommands:\n");
+                     "Which matmuls of a MaxText model do Qwix's FP8 rules touch, what do they "
+                     "compute,\nand how does the model learn under them?\n\ncommands:\n");
     for (size_t i = 0; i < command_count; i++)
         output_printf(out, "  %-12s%s\n", commands[i].name, commands[i].summary);
-    output_text(out, "\noctet help COMMAND tells its options.\n\nexample:\n"
-                     "  octet trace deepseek3-671b mtp_num_layers=1 quantization=fp8_full "
-                     "--against quantize_mtp=true\n"
-                     "  octet dot x.safetensors:x w.safetensors:w --weight-qtype float8_e4m3fn "
-                     "--act-qtype float8_e4m3fn\n"
-                     "\nexit status: 0 fine; 1 check found errors or verify found differences; 2 "
-                     "wrong use or input.\n"
-                     "environment:\n"
-                     "  OCTET_SERVER                HOST:PORT to ask, as --server does\n"
-                     "  OCTET_CPU                   kernels to compute with here: scalar, avx2, "
-                     "...\n"
-                     "  OCTET_TOKEN                 sent as 'authorization: Bearer ...'\n"
-                     "  OCTET_TLS_CA                certificates (PEM) to trust; turns TLS on\n"
-                     "  OCTET_TLS_CERT, _KEY        this client's own (mutual TLS)\n"
-                     "  M_KEY                       MaxText's setting KEY, as KEY=VALUE does\n"
-                     "  NO_COLOR                    no colours\n");
+    output_text(out,
+                "\noctet help COMMAND tells its options.\n\nexample:\n"
+                "  octet trace deepseek3-671b mtp_num_layers=1 quantization=fp8_full "
+                "--against quantize_mtp=true\n"
+                "  octet dot x.safetensors:x w.safetensors:w --weight-qtype float8_e4m3fn "
+                "--act-qtype float8_e4m3fn\n"
+                "  octet train --config configs/train/deepseek-small.yml quantization=fp8_full "
+                "--data FILE.txt\n"
+                "\nexit status: 0 fine; 1 check found errors or verify found differences; 2 "
+                "wrong use or input;\n130 interrupted by Ctrl-C (128 + N by another signal "
+                "N).\n"
+                "environment:\n"
+                "  OCTET_SERVER                HOST:PORT to ask, as --server does\n"
+                "  OCTET_CPU                   kernels to compute with here: scalar, avx2, "
+                "...\n"
+                "  OCTET_TOKEN                 sent as 'authorization: Bearer ...'\n"
+                "  OCTET_TLS_CA                certificates (PEM) to trust; turns TLS on\n"
+                "  OCTET_TLS_CERT, _KEY        this client's own (mutual TLS)\n"
+                "  M_KEY                       MaxText's setting KEY, as KEY=VALUE does\n"
+                "  NO_COLOR                    no colours\n");
 }
 
 /* A cell of a Markdown table: '|' would end it. */

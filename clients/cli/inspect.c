@@ -116,8 +116,9 @@ static bool print_memory(octet_arena *arena, const Octet__V1__InspectResponse *r
          m->parameters, false},
         {"gradients", "", m->gradients, true},
         {"optimizer", "AdamW: two moments of each value", m->moments, true},
-        {"activations", "values, gradients and what backward needs, at the peak", m->activations,
-         false},
+        {"activations",
+         infer ? "values, at the peak" : "values, gradients and what backward needs, at the peak",
+         m->activations, false},
         {"scratch", "of the op that needs most", m->scratch, false},
     };
     struct table *table = table_create(arena, columns, sizeof columns / sizeof *columns);

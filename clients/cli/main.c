@@ -13,20 +13,26 @@
 enum { MEMORY_BYTES_DEFAULT = 1024 * 1024 * 1024 };
 
 static struct octet_cancel cancel; /* here for the signal handler's sake */
+static volatile sig_atomic_t signal_caught;
 
 static void on_interrupt(int number)
 {
-    (void)number;
+    signal_caught = number;
     atomic_store_explicit(&cancel.cancelled, true, memory_order_relaxed);
 }
 
-/* The first Ctrl-C ends the running call in order, the second ends the process. */
+/* The first Ctrl-C ends the running call in order, the second ends the process. A batch system's
+ * SIGTERM and a terminal that goes away (unless nohup says to ignore that) are taken alike. */
 static void catch_interrupt(void)
 {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, before;
 
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (signals[i] != SIGHUP ||
+            (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN))
+            sigaction(signals[i], &action, NULL);
     signal(SIGXFSZ, SIG_IGN); /* a write then fails, and is reported */
 }
 
@@ -103,7 +109,10 @@ int main(int argc, char **argv)
     }
     if (fail_at) /* for tests of the error paths */
         octet_arena_fail_at(arena, strtoull(fail_at, NULL, 10));
-    int status = finish(&out, run(arena, argc, argv, &out));
+    int status = run(arena, argc, argv, &out);
+    if (status == EXIT_INTERRUPTED && signal_caught)
+        status = 128 + signal_caught; /* as shells report it */
+    status = finish(&out, status);
     octet_arena_destroy(arena);
     return status;
 }

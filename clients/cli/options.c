@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "octet/nearest.h"
 #include "session.h"
@@ -106,7 +107,8 @@ const struct command commands[] = {
      "the MTP\n"
      "block's acceptance, the learning rate and the speed. Without --server it starts an octetd "
      "that ends\n"
-     "with it; checkpoints are then in --data-dir. Ctrl-C ends the run after the step, saves a "
+     "with it; checkpoints are then in --data-dir. Ctrl-C (or SIGTERM) ends the run after the "
+     "step, saves a "
      "checkpoint\n"
      "and says how to go on. Losses are in nats a token; that of the MTP block is the unscaled "
      "one.",
@@ -139,7 +141,7 @@ const size_t command_count = sizeof commands / sizeof *commands;
     (CALLS | TENSORS | DAEMONS | COMMAND_PLOT | COMMAND_BENCH | COMMAND_COMPLETION | COMMAND_HELP)
 #define AT(field) offsetof(struct arguments, field)
 
-enum { GROUP_VIEW = 1, GROUP_PLACE, GROUP_EVAL, GROUP_START, GROUP_COUNT };
+enum { GROUP_VIEW = 1, GROUP_PLACE, GROUP_EVAL, GROUP_START, GROUP_LENGTH, GROUP_COUNT };
 
 const struct option options[] = {
     {"config", "FILE.yml", "MaxText's YAML keys, on top of MODEL (or with a model_name of its own)",
@@ -241,31 +243,33 @@ const struct option options[] = {
      OPTION_NUMBER, 0, AT(eval_every)},
     {"eval-batches", "N", "batches of an evaluation (default: 8)", COMMAND_TRAIN, OPTION_NUMBER, 0,
      AT(eval_batches)},
-    {"log-every", "N", "steps between printed rows", COMMAND_TRAIN, OPTION_NUMBER, 0,
-     AT(log_every)},
+    {"log-every", "N", "steps between printed rows (default: with each evaluation)", COMMAND_TRAIN,
+     OPTION_NUMBER, 0, AT(log_every)},
     {"plot", "FILE.svg", "draw the losses", COMMAND_TRAIN, OPTION_TEXT, 0, AT(plot)},
     {"csv", "FILE.csv", "write every step's figures", COMMAND_TRAIN, OPTION_TEXT, 0, AT(csv)},
     {"checkpoint", "NAME", "the checkpoint's name (default: train)", COMMAND_TRAIN, OPTION_TEXT, 0,
      AT(checkpoint)},
     {"save-every", "N", "steps between checkpoints (default: one at the end)", COMMAND_TRAIN,
      OPTION_NUMBER, 0, AT(save_every)},
-    {"resume", NULL, "go on from the checkpoint", COMMAND_TRAIN, OPTION_FLAG, GROUP_START,
-     AT(resume)},
+    {"resume", NULL, "go on from the checkpoint, with the settings given here", COMMAND_TRAIN,
+     OPTION_FLAG, GROUP_START, AT(resume)},
     {"overwrite", NULL, "replace a checkpoint of that name", COMMAND_TRAIN, OPTION_FLAG,
      GROUP_START, AT(overwrite)},
     {"data-dir", "DIR", "of the octetd that is started without --server (default: octet-data)",
      COMMAND_TRAIN, OPTION_TEXT, 0, AT(data_dir)},
     {"mode", "train|infer", "infer: weights that a rule quantizes are kept as codes",
      COMMAND_SESSION, OPTION_TEXT, 0, AT(mode)},
-    {"from", "CHECKPOINT", "the model, settings and numbers of a checkpoint", COMMAND_SESSION,
-     OPTION_TEXT, GROUP_START, AT(from)},
+    {"from", "CHECKPOINT", "a checkpoint: its numbers, and without a MODEL its model and settings",
+     COMMAND_SESSION, OPTION_TEXT, GROUP_START, AT(from)},
     {"empty", NULL, "all parameters are 0, to be filled with put", COMMAND_SESSION, OPTION_FLAG,
      GROUP_START, AT(empty)},
     {"lease", "SECONDS", "how long it lives without a call", COMMAND_SESSION, OPTION_NUMBER, 0,
      AT(lease)},
     {"kind", "parameter|gradient|optimizer", "what put and get are about (default: parameter)",
      COMMAND_SESSION, OPTION_TEXT, 0, AT(kind)},
-    {"columns", "NAME,...", "columns to draw (default: train_main, eval_main, eval_mtp)",
+    {"columns", "NAME,...",
+     "columns to draw: of the losses, grad_norm, learning_rate, ... (default: train_main, "
+     "eval_main, eval_mtp)",
      COMMAND_PLOT, OPTION_TEXT, 0, AT(columns)},
     {"first-step", "N", "leave out what was before this step", COMMAND_PLOT, OPTION_NUMBER, 0,
      AT(first_step)},
@@ -309,10 +313,10 @@ const struct option options[] = {
      OPTION_FLAG, 0, AT(strict)},
     {"batch", "N", "rows of the batch (default: the config's per_device_batch_size)",
      MODELS | DAEMONS, OPTION_NUMBER, 0, AT(batch)},
-    {"length", "N", "length of a row (default: the config's max_target_length)",
-     COMMAND_PLAN | DAEMONS, OPTION_NUMBER, 0, AT(sequence)},
-    {"seq", "N", "length of a row (default: the config's max_target_length)", MODELS, OPTION_NUMBER,
-     0, AT(sequence)},
+    {"length", "N", "length of a row (default: the config's max_target_length)", MODELS | DAEMONS,
+     OPTION_NUMBER, GROUP_LENGTH, AT(sequence)},
+    {"seq", "N", "the same as --length", MODELS | DAEMONS, OPTION_NUMBER, GROUP_LENGTH,
+     AT(sequence)},
     {"server", "HOST:PORT", "ask this daemon (default: $OCTET_SERVER, else none)", CALLS | TENSORS,
      OPTION_TEXT, GROUP_PLACE, AT(server)},
     {"server", "HOST:PORT", "the daemon for rpc (default: $OCTET_SERVER)", COMMAND_BENCH,
@@ -421,7 +425,7 @@ static enum octet_status unknown_option(struct parser *p, const char *word)
     for (size_t k = 0; k < option_count; k++)
         count += (options[k].commands & command->id) != 0;
     const char *text = word + strspn(word, "-"), *equals = strchr(text, '=');
-    if (equals && (command->id & MODELS))
+    if (equals && (command->id & (MODELS | DAEMONS)))
         return usage(p, "unknown option '%s'; a setting goes without dashes: %s", word, text);
     size_t best = octet_nearest(text, count, option_name, command);
     return usage(p, "unknown option '%s'; the nearest is --%s (octet help %s lists all)", word,
@@ -624,8 +628,7 @@ static enum octet_status parse_operand(struct parser *p, const char *word)
     return OCTET_OK;
 }
 
-/* Is there a model in what was given, in one of the three ways to name it? */
-static bool names_model(const struct arguments *out)
+bool arguments_name_model(const struct arguments *out)
 {
     if (out->model || out->config)
         return true;
@@ -710,10 +713,30 @@ static enum octet_status check_session(struct parser *p)
                      given == 1 ? "" : "s");
     if (strcmp(action->name, "get") == 0 && !out->output)
         return usage(p, "get: needs -o OUT, the file to write");
-    if (strcmp(action->name, "create") != 0 || out->from)
+    if (strcmp(action->name, "create") != 0)
         return OCTET_OK;
-    if (!names_model(out))
+    if (out->from && !arguments_name_model(out) && (out->overrides.count || out->rules))
+        return usage(p, "create: --from without a MODEL takes the checkpoint's own settings; with "
+                        "others the MODEL must be named too");
+    if (out->from)
+        return OCTET_OK;
+    if (!arguments_name_model(out))
         return usage(p, "create: needs a MODEL (octet info lists all) or --from CHECKPOINT");
+    return OCTET_OK;
+}
+
+/* A picture by the name of another format would be a file that its programs do not open. */
+static enum octet_status check_svg(struct parser *p, const char *option, const char *path)
+{
+    static const char *const others[] = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".eps"};
+    const char *dot = path ? strrchr(path, '.') : NULL;
+
+    for (size_t i = 0; dot && i < sizeof others / sizeof *others; i++)
+        if (strcasecmp(dot, others[i]) == 0)
+            return usage(p,
+                         "option %s: '%s': pictures are SVG; name it .svg (rsvg-convert, for "
+                         "one, turns it into another format)",
+                         option, path);
     return OCTET_OK;
 }
 
@@ -721,14 +744,14 @@ static enum octet_status check_train(struct parser *p)
 {
     const struct arguments *out = p->out;
 
-    if (!names_model(out))
+    if (!arguments_name_model(out))
         return usage(p, "needs a MODEL, for example: octet train deepseek3-tiny --data FILE (octet "
                         "info lists all)");
     if (!out->data.count)
         return usage(p, "needs --data FILE, a text to learn from");
     if (out->eval_every && !out->eval.count && !out->eval_fraction)
         return usage(p, "option --eval-every has no effect without --eval or --eval-fraction");
-    return OCTET_OK;
+    return check_svg(p, "--plot", out->plot);
 }
 
 static enum octet_status check_plot(struct parser *p)
@@ -739,7 +762,7 @@ static enum octet_status check_plot(struct parser *p)
         return usage(p, "needs a file: [NAME=]FILE.csv");
     if (!out->output)
         return usage(p, "needs -o OUT.svg, the file to write");
-    return OCTET_OK;
+    return check_svg(p, "--output", out->output);
 }
 
 static enum octet_status check_complete(struct parser *p)
@@ -761,12 +784,12 @@ static enum octet_status check_complete(struct parser *p)
         return OCTET_OK;
     if (command == COMMAND_VERIFY && !out->log)
         return usage(p, "needs a LOG and a MODEL (octet help verify shows how)");
-    if (!names_model(out) && command == COMMAND_VERIFY)
+    if (!arguments_name_model(out) && command == COMMAND_VERIFY)
         return usage(p,
                      "'%s' is taken as the LOG, then there is no MODEL; for example: octet verify "
                      "run.log deepseek3-671b",
                      out->log);
-    if (!names_model(out))
+    if (!arguments_name_model(out))
         return usage(p,
                      "needs a MODEL, for example: octet %s deepseek3-671b (octet info lists all)",
                      out->command->name);

@@ -113,6 +113,8 @@ char option_letter(const struct option *option);
 const struct command *command_find(const char *name); /* NULL: none */
 const char *command_nearest(const char *name);
 
+/* Is there a model in what was given, in one of the three ways to name it? */
+bool arguments_name_model(const struct arguments *out);
 /* Errors: INVALID_ARGUMENT; unknown commands and options name the nearest. */
 enum octet_status arguments_parse(octet_arena *arena, int argc, char **argv, struct arguments *out,
                                   struct octet_error *err) OCTET_MUST_CHECK;

@@ -49,6 +49,16 @@ static size_t first_row(const struct number_table *table, size_t step, int64_t f
     return row;
 }
 
+/* "step, train_main, ..."; as much as fits into an error. */
+static const char *column_names(octet_arena *arena, const struct number_table *table)
+{
+    const char *text = table->columns ? table->names[0] : "";
+
+    for (size_t i = 1; text && i < table->columns; i++)
+        text = octet_arena_format(arena, "%s, %s", text, table->names[i]);
+    return text ? text : "others";
+}
+
 /* Adds the curve of one column; points without a value are left out by the drawing. */
 static enum octet_status add_curve(struct plot *plot, struct plot_curve *curves, octet_arena *arena,
                                    const struct pictured *file, const char *column, bool several,
@@ -59,8 +69,9 @@ static enum octet_status add_curve(struct plot *plot, struct plot_curve *curves,
     struct plot_curve *curve = &curves[plot->count];
 
     if (x == SIZE_MAX || y == SIZE_MAX)
-        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "'%s' has no column '%s'", file->path,
-                          x == SIZE_MAX ? "step" : column);
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL, "'%s' has no column '%s'; it has %s",
+                          file->path, x == SIZE_MAX ? "step" : column,
+                          column_names(arena, &file->table));
     if (!has_values(&file->table, y))
         return OCTET_OK;
     if (plot->count == PLOT_CURVES_MAX)

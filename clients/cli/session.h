@@ -15,7 +15,7 @@ enum {
     EXIT_FINE = 0,
     EXIT_FOUND = 1,         /* check found errors, verify found differences */
     EXIT_FAILED = 2,        /* wrong use or input, no daemon, output that cannot be written */
-    EXIT_INTERRUPTED = 130, /* as shells report SIGINT */
+    EXIT_INTERRUPTED = 130, /* main tells another signal than SIGINT as 128 + its number */
 };
 
 struct remote;
@@ -25,7 +25,7 @@ struct session {
     octet_arena *arena;
     octet_context *context;
     struct output *out;          /* standard output */
-    struct octet_cancel *cancel; /* set by SIGINT */
+    struct octet_cancel *cancel; /* set by SIGINT, SIGTERM and SIGHUP */
     octet_workers *workers;      /* of calls in this process; made by the first that needs them */
     struct remote *remote;       /* the connection to a daemon; made by the first call */
 };

@@ -51,7 +51,7 @@ enum octet_status sessions_create(struct session *session, const char *from,
     ProtobufCMessage *message;
     enum octet_status status = OCTET_OK;
 
-    if (!from)
+    if (!from || arguments_name_model(a)) /* else: the checkpoint's own */
         status = request_model(session, false, &request.model, err);
     if (status == OCTET_OK)
         status = request_rules(session, &request.n_rules, &request.rules, err);
@@ -69,6 +69,11 @@ enum octet_status sessions_create(struct session *session, const char *from,
                          &message, err);
     if (status == OCTET_OK)
         *out = (Octet__V1__Session *)message;
+    else if (strstr(err->text, "session_memory_bytes")) {
+        size_t used = strlen(err->text);
+        snprintf(err->text + used, sizeof err->text - used,
+                 "; a smaller --batch and --length take less, and octet plan tells how much");
+    }
     return status;
 }
 
@@ -115,7 +120,7 @@ static bool print_json(struct session *session, const ProtobufCMessage *message)
     return session->arguments->json;
 }
 
-static int64_t count_values(const Octet__V1__Session *s)
+int64_t sessions_count_values(const Octet__V1__Session *s)
 {
     int64_t count = 0;
 
@@ -139,7 +144,7 @@ static void print_session(struct session *session, const Octet__V1__Session *s)
                   mode_name(s->mode));
     if (s->n_parameters)
         output_printf(out, "parameters  %zu arrays, %s values\n", s->n_parameters,
-                      human_count(count_values(s), values));
+                      human_count(sessions_count_values(s), values));
     output_printf(out, "memory      %s between calls, %s in a call of %" PRId64 " x %" PRId64 "\n",
                   human_bytes(s->memory_bytes, resident), human_bytes(s->peak_bytes, peak),
                   s->batch_size, s->sequence_length);

@@ -13,6 +13,8 @@ char *request_id(octet_arena *arena, const char *prefix, int64_t step);
 enum octet_status sessions_create(struct session *session, const char *from,
                                   Octet__V1__Session **out,
                                   struct octet_error *err) OCTET_MUST_CHECK;
+/* Elements of all parameters. */
+int64_t sessions_count_values(const Octet__V1__Session *s);
 enum octet_status sessions_save(struct session *session, const char *session_id, const char *name,
                                 Octet__V1__Checkpoint **out,
                                 struct octet_error *err) OCTET_MUST_CHECK;

@@ -15,7 +15,9 @@ struct training {
     struct corpus_range train_range, eval_range; /* eval_range.count 0: no evaluation */
     struct corpus_batch batch;
     char *session_id;
-    const char *model, *checkpoint, *place; /* place: where the checkpoint is, for people */
+    const char *model, *checkpoint;
+    const char *place; /* where the checkpoint is, for people */
+    const char *about; /* the model's size and how much of it is quantized, for people */
     int64_t vocab_size, steps, step, first_step;
     Octet__V1__OptimizerSettings optimizer; /* what was set, so that it counts after --resume too */
     double mtp_factor, unigram_entropy;
@@ -23,10 +25,12 @@ struct training {
     FILE *csv; /* NULL: none */
     uint64_t started_ns;
     /* Of the terminal's line. */
-    bool live, line_is_shown;
+    bool live, line_is_shown, plot_has_failed;
     uint64_t line_ns;
     double rate; /* tokens a second, of the last steps */
 };
+
+int64_t train_eval_every(const struct training *run); /* steps between evaluations */
 
 /* train_view.c */
 void train_show_start(struct training *run);

@@ -51,10 +51,11 @@ void train_show_start(struct training *run)
     char tokens[32];
 
     run->live = isatty(STDERR_FILENO) && terminal && strcmp(terminal, "dumb") != 0;
+    output_printf(out, "%s: %s\n", run->model, run->about);
     output_printf(out,
-                  "%s: steps %" PRId64 " to %" PRId64 ", %" PRId64 " x %" PRId64
+                  "steps %" PRId64 " to %" PRId64 ", %" PRId64 " x %" PRId64
                   " tokens each, from %s tokens of %zu file%s\n",
-                  run->model, run->step, run->steps, run->batch.rows, run->batch.length,
+                  run->step, run->steps, run->batch.rows, run->batch.length,
                   human_count((int64_t)run->train_range.count, tokens), run->corpus.part_count,
                   run->corpus.part_count == 1 ? "" : "s");
     output_printf(out, "unigram entropy of the data: %.4f nats a token\n", run->unigram_entropy);
@@ -121,6 +122,7 @@ static void print_line(struct training *run, size_t row)
 void train_show_step(struct training *run, size_t row)
 {
     int64_t every = run->arguments.log_every ? run->arguments.log_every
+                    : run->eval_range.count  ? train_eval_every(run)
                                              : (run->steps + ROWS_DEFAULT - 1) / ROWS_DEFAULT;
     bool has_eval = !isnan(value_at(run, HISTORY_EVAL_MAIN, row));
 
@@ -216,6 +218,13 @@ void train_show_end(struct training *run, bool interrupted)
     int64_t steps = run->step - run->first_step;
     double seconds = (double)(octet_now_ns() - run->started_ns) / 1e9;
 
+    if (steps == 0 && !interrupted) {
+        output_printf(out,
+                      "\nnothing to do: checkpoint '%s' is at step %" PRId64 " of %" PRId64
+                      "; a larger --steps goes on\n",
+                      run->checkpoint, run->step, run->steps);
+        return;
+    }
     output_printf(out, "\n%s at step %" PRId64 " of %" PRId64 "; %" PRId64 " steps in this run\n",
                   interrupted ? "interrupted" : "done", run->step, run->steps, steps);
     print_curve(run, "loss", HISTORY_TRAIN_MAIN);

@@ -268,20 +268,35 @@ class Training(unittest.TestCase):
             self.assertEqual(first["fp8"]["train_main"], first["mtp"]["train_main"])
             self.assertNotEqual(first["fp8"]["train_mtp"], first["mtp"]["train_mtp"])
 
-    def interrupted(self, path, name, rows):
-        process = subprocess.Popen(
+    def start(self, path, name, *arguments):
+        return subprocess.Popen(
             [support.OCTET, "train", *SMALL, "--data", f"{path}/a.txt", "--batch", "2", "--length", "16", "--data-dir",
-             f"{path}/data", "--steps", "40", "--eval-fraction", "0.1", "--eval-every", "10", "--csv",
+             f"{path}/data", "--steps", "40", "--eval-fraction", "0.1", *arguments, "--csv",
              f"{path}/{name}.csv", "--checkpoint", name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=support.environment())
+
+    def wait_for_rows(self, file, rows):
         end = time.monotonic() + 60
         while time.monotonic() < end:  # until some steps have been taken
-            if os.path.exists(f"{path}/{name}.csv") and len(rows_of(f"{path}/{name}.csv")) > rows:
+            if os.path.exists(file) and len(rows_of(file)) > rows:
                 break
             time.sleep(0.002)
-        process.send_signal(signal.SIGINT)
+
+    def interrupted(self, path, name, rows, number=signal.SIGINT):
+        process = self.start(path, name, "--eval-every", "10")
+        self.wait_for_rows(f"{path}/{name}.csv", rows)
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
         return process.returncode, out, err
+
+    def test_other_signals_save_too(self):
+        """A batch system sends SIGTERM, a terminal that is closed SIGHUP."""
+        with folder(a_txt=TEXT) as path:
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                rc, out, err = self.interrupted(path, number.name, 3, number)
+                if rc != 0:  # else the run ended before the signal came
+                    self.assertEqual((rc, err), (128 + number, ""))
+                self.assertIn(f"saved checkpoint '{number.name}'", out)
 
     def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(self):
         with folder(a_txt=TEXT) as path:
@@ -315,6 +330,85 @@ class Training(unittest.TestCase):
             self.assertEqual(done.rc, 2)
             self.assertIn("there is no checkpoint 'other'", done.err)
             self.assertEqual(train(path, "--steps", "1", "--overwrite").rc, 0)
+
+    def test_what_cannot_be_kept_is_told_before_the_run(self):
+        with folder(a_txt=TEXT) as path:
+            for options, words in ((("--checkpoint", "a b"), ("option --checkpoint", "letters")),
+                                   (("--checkpoint", "../x"), ("option --checkpoint", "begins with a dot")),
+                                   (("--plot", f"{path}/none/a.svg"), ("option --plot", "none/a.svg")),
+                                   (("--csv", f"{path}/none/a.csv"), ("option --csv", "none/a.csv")),
+                                   (("--plot", f"{path}/a.PNG"), ("option --plot", "SVG"))):
+                done = train(path, "--steps", "2", *options)
+                self.assertEqual((done.rc, done.out), (2, ""), options)
+                for word in words:
+                    self.assertIn(word, done.err)
+            self.assertFalse(os.path.exists(f"{path}/a.PNG"))
+
+    def test_a_run_is_not_lost_with_its_picture(self):
+        with folder(a_txt=TEXT) as path:
+            os.mkdir(f"{path}/p")
+            process = self.start(path, "pic", "--plot", f"{path}/p/a.svg", "--eval-every", "1")
+            self.wait_for_rows(f"{path}/pic.csv", 3)
+            os.rename(f"{path}/p", f"{path}/q")
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 0, err)
+            self.assertEqual(err.count("warning: cannot write"), 1, err)
+            self.assertIn("saved checkpoint 'pic' at step 40", out)
+
+    def test_the_head_tells_what_is_quantized(self):
+        """The share is that of the trace, and whether the MTP layer is in it can be read."""
+        with folder(a_txt=TEXT) as path:
+            for settings, mtp in ((["quantization="], None), (["quantization=fp8_full"], False),
+                                  (["quantization=fp8_full", "quantize_mtp=true"], True)):
+                done = train(path, "--steps", "1", "--overwrite", *settings)
+                self.assertEqual(done.rc, 0, done.err)
+                head = done.out.splitlines()[0]
+                self.assertIn(" parameters, ", head)
+                if mtp is None:
+                    self.assertTrue(head.endswith("; nothing quantized"), head)
+                    continue
+                share = 1e2 * self.trace_share(SMALL + settings)
+                self.assertIn(f"; {share:.1f} % of the forward's FLOPS quantized, ", head)
+                self.assertEqual(head.endswith(", 0.0 % of the MTP layers'"), not mtp, head)
+
+    def trace_share(self, words):
+        trace = json.loads(run("trace", *words, "--batch", "2", "--length", "16", "--json").out)
+        coverage = trace["trace"]["coverage"]
+        return int(coverage["flops_quantized"]) / int(coverage["flops_total"])
+
+    def test_a_resumed_run_has_the_settings_that_are_given(self):
+        """A checkpoint gives the numbers; what is quantized from then on is what the command says."""
+        with folder(a_txt=TEXT) as path:
+            self.assertEqual(train(path, "--steps", "3", "quantization=").rc, 0)
+            for name in ("one", "two"):
+                for file in pathlib.Path(f"{path}/data").iterdir():
+                    os.makedirs(f"{path}/{name}", exist_ok=True)
+                    pathlib.Path(f"{path}/{name}/{file.name}").write_bytes(file.read_bytes())
+            losses = []
+            for name, setting in (("one", "quantization="), ("two", "quantization=fp8_full")):
+                done = train(path, "--steps", "4", "--resume", "--csv", f"{path}/{name}.csv", "--data-dir",
+                             f"{path}/{name}", setting)
+                self.assertEqual(done.rc, 0, done.err)
+                losses.append(rows_of(f"{path}/{name}.csv")[-1]["train_main"])
+            self.assertNotEqual(losses[0], losses[1])
+            self.assertAlmostEqual(losses[0], losses[1], delta=0.1)
+            done = train(path, "--steps", "4", "--resume", "--data-dir", f"{path}/one", "base_moe_mlp_dim=32")
+            self.assertEqual(done.rc, 2, "a checkpoint of another model")
+
+    def test_nothing_to_do(self):
+        with folder(a_txt=TEXT) as path:
+            self.assertEqual(train(path, "--steps", "2").rc, 0)
+            before = {f.name: f.stat().st_mtime_ns for f in pathlib.Path(f"{path}/data").iterdir()}
+            done = train(path, "--steps", "2", "--resume")
+            self.assertEqual((done.rc, done.err), (0, ""))
+            self.assertIn("nothing to do: checkpoint 'train' is at step 2 of 2", done.out)
+            self.assertEqual({f.name: f.stat().st_mtime_ns for f in pathlib.Path(f"{path}/data").iterdir()}, before)
+
+    def test_rows_are_printed_where_there_is_an_evaluation(self):
+        with folder(a_txt=TEXT) as path:
+            done = train(path, "--steps", "60", "--eval-fraction", "0.1")
+            steps = [int(line.split()[0]) for line in done.out.splitlines() if line[:8].strip().isdigit()]
+            self.assertEqual(steps, [0, 1, *range(3, 61, 3)])
 
     def test_documents_do_not_see_each_other(self):
         """The loss of a row of two documents is a sum of theirs: exchanging one changes its own part alone."""
