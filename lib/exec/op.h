@@ -33,6 +33,7 @@ struct oct_execution {
     int64_t step;  /* optimizer steps taken before this one: the counter of sparsity */
     enum oct_reduction reduction;
     double denominator;
+    double weights; /* the sum of the batch's weights */
     enum octet_accumulation accumulation;
 };
 

@@ -251,6 +251,13 @@ int oct_top_k_reads(const octet_graph *graph, const struct oct_node *node,
 
 /* ---- load_balance_loss ---- */
 
+/* Of SUM: this batch's part of all that share the denominator, so that batches add up to the whole
+ * also in a loss that is a mean. */
+static double share_of(const struct oct_execution *execution)
+{
+    return execution->reduction == OCT_REDUCE_SUM ? execution->weights / execution->denominator : 1;
+}
+
 /* With density[b,e] = choices of e in sequence b / S and p = softmax of the scores, the loss is the
  * mean over b and e of density * mean over the sequence of p, times experts^2 and the factor. */
 struct balance {
@@ -274,7 +281,8 @@ static struct balance balance_of(const struct oct_op_call *call)
                             .length = length,
                             .experts = experts,
                             .k = last_dim(&call->in[1]),
-                            .factor = (double)call->node->attributes.factor * (double)experts *
+                            .factor = share_of(call->execution) *
+                                      (double)call->node->attributes.factor * (double)experts *
                                       (double)experts / (count * (double)length * (double)length)};
 }
 

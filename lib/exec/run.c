@@ -207,6 +207,15 @@ static enum octet_status run_steps(struct oct_execute *x, struct octet_error *er
 
 /* ---- a run ---- */
 
+static double sum_of(const struct octet_array *weights)
+{
+    double sum = 0;
+
+    for (int64_t i = 0, n = octet_array_elements(weights); i < n; i++)
+        sum += (double)((const float *)weights->data)[i];
+    return sum;
+}
+
 static enum octet_status read_batch(struct oct_execute *x, struct octet_error *err)
 {
     const struct octet_batch *batch = x->run->batch;
@@ -219,9 +228,11 @@ static enum octet_status read_batch(struct oct_execute *x, struct octet_error *e
     x->inputs[OCT_INPUT_SEGMENT_IDS] = batch->segment_ids;
     enum octet_status status =
         octet_array_create(arena, OCTET_DTYPE_F32, 2, batch->tokens.dim, weights, err);
-    if (status == OCTET_OK)
-        oct_batch_target_weights(batch, weights->data);
-    return status;
+    if (status != OCTET_OK)
+        return status;
+    oct_batch_target_weights(batch, weights->data);
+    x->execution.weights = sum_of(weights);
+    return OCTET_OK;
 }
 
 static uint64_t aligned(uint64_t bytes)

@@ -140,8 +140,9 @@ static struct octet_array rows(const struct octet_array *whole, int64_t first, i
 
 START_TEST(summed_parts_are_the_whole)
 {
-    octet_session *one = create_train(SETTINGS(TINY_SETTINGS, "dtype=float32"));
-    octet_session *parts = create_train(SETTINGS(TINY_SETTINGS, "dtype=float32"));
+    const char *const *settings =
+        SETTINGS(TINY_SETTINGS, "dtype=float32", "load_balance_loss_weight=0.1");
+    octet_session *one = create_train(settings), *parts = create_train(settings);
     struct octet_batch whole = fixture_batch(&f, 4, 16, 64, 2), part = {.tokens = {.rank = 0}};
     struct octet_pass_options sum = {.reduction = OCTET_REDUCTION_SUM, .denominator = 60};
 
