@@ -144,6 +144,34 @@ static void host_withdraw(void *user, uint64_t peak_bytes)
     uv_mutex_unlock(&s->lock);
 }
 
+static enum octet_status host_take(void *user, uint64_t bytes, struct octet_error *err)
+{
+    struct sessions *s = user;
+    enum octet_status status = OCTET_OK;
+
+    uv_mutex_lock(&s->lock);
+    uint64_t left = s->memory_max - s->memory;
+    if (bytes <= left)
+        s->memory += bytes;
+    else
+        status = octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
+                            "the call takes %" PRIu64 " bytes beyond the peak that its session was "
+                            "planned for, but only %" PRIu64
+                            " of limits.session_memory_bytes, %" PRIu64 ", are left",
+                            bytes, left, s->memory_max);
+    uv_mutex_unlock(&s->lock);
+    return status;
+}
+
+static void host_give(void *user, uint64_t bytes)
+{
+    struct sessions *s = user;
+
+    uv_mutex_lock(&s->lock);
+    s->memory -= bytes;
+    uv_mutex_unlock(&s->lock);
+}
+
 static uint64_t host_room(void *user)
 {
     struct sessions *s = user;
@@ -288,6 +316,7 @@ enum octet_status sessions_init(struct sessions *s, const struct config *config,
                  .admit = host_admit,
                  .withdraw = host_withdraw,
                  .room = host_room,
+                 .account = {.take = host_take, .give = host_give},
                  .keep = host_keep,
                  .touch = host_touch,
                  .list = host_list,
@@ -297,7 +326,7 @@ enum octet_status sessions_init(struct sessions *s, const struct config *config,
         s->uv = NULL;
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
     }
-    s->host.user = s;
+    s->host.user = s->host.account.user = s;
     return OCTET_OK;
 }
 

@@ -203,15 +203,10 @@ static enum octet_status choose_gradients(octet_session *s, struct pass *p, stru
 {
     enum octet_status status = OCTET_OK;
 
-    if (!s->accumulated && s->pending && s->options.memory_limit_bytes) {
-        octet_parameters_destroy(s->pending); /* the limit was planned without it */
-        s->pending = NULL;
-    }
-    if (s->accumulated && !s->pending) {
-        status = oct_session_check_limit(s, s->memory.gradients, err);
-        if (status == OCTET_OK)
-            status = octet_parameters_create(s->plan, OCTET_DTYPE_F32, &s->pending, err);
-    }
+    if (!s->accumulated && s->pending && (s->options.memory_limit_bytes || s->options.account))
+        oct_session_drop_pending(s); /* limit and account were planned without it */
+    if (s->accumulated && !s->pending)
+        status = oct_session_add_pending(s, err);
     p->gradients = s->accumulated ? s->pending : s->gradients;
     return status;
 }

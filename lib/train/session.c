@@ -218,6 +218,8 @@ void octet_session_destroy(octet_session *session)
     for (int i = 0; i < OCT_KEPT_PROGRAMS; i++)
         oct_program_unref(session->kept[i].program);
     oct_pages_unmap(session->spare_block, session->spare_bytes);
+    if (session->extra_bytes)
+        session->options.account->give(session->options.account->user, session->extra_bytes);
     oct_prepared_destroy(session->prepared);
     free(session->decoded);
     free_loads(session);

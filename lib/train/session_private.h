@@ -47,6 +47,7 @@ struct octet_session {
     uint64_t clock;
     void *spare_block; /* a run's, kept for the next */
     uint64_t spare_bytes, busy_bytes;
+    uint64_t extra_bytes;   /* beyond the planned peak, taken from the account */
     oct_prepared *prepared; /* INFER: NULL until the first pass after weights have changed */
     float *decoded;         /* INFER: the last held parameter that was read, in slices' order */
     size_t decoded_index;
@@ -62,9 +63,11 @@ enum octet_status oct_session_program(const octet_session *session, int64_t batc
 enum octet_status oct_session_take_block(const octet_session *session, uint64_t bytes, void **out,
                                          struct octet_error *err) OCTET_MUST_CHECK;
 void oct_session_give_block(const octet_session *session, void *block, uint64_t bytes);
-/* Room for `bytes` more between calls? Errors: RESOURCE_EXHAUSTED with both numbers. */
-enum octet_status oct_session_check_limit(const octet_session *session, uint64_t bytes,
+/* A second set of gradients, which is no part of the planned peak, or its end. Errors:
+ * RESOURCE_EXHAUSTED with both numbers. */
+enum octet_status oct_session_add_pending(octet_session *session,
                                           struct octet_error *err) OCTET_MUST_CHECK;
+void oct_session_drop_pending(octet_session *session);
 
 /* Of the parameters as they are held now, floats and codes. The caller has the lock, or nobody else
  * has the session. */

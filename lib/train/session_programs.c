@@ -120,14 +120,99 @@ static enum octet_status check_limit(const octet_session *s, uint64_t bytes,
                       (unsigned long long)limit);
 }
 
-enum octet_status oct_session_check_limit(const octet_session *session, uint64_t bytes,
-                                          struct octet_error *err)
-{
-    octet_session *s = (octet_session *)session; /* its lock */
+/* ---- The account; with the lock held ---- */
 
+static uint64_t planned_block(const octet_session *s)
+{
+    return s->memory.activations + s->memory.scratch;
+}
+
+/* What the session would have beyond its planned peak with `more` bytes more. */
+static uint64_t beyond_peak(const octet_session *s, uint64_t more)
+{
+    uint64_t bytes = s->busy_bytes + s->spare_bytes + (s->pending ? s->memory.gradients : 0) + more;
+
+    return bytes > planned_block(s) ? bytes - planned_block(s) : 0;
+}
+
+static enum octet_status cover(octet_session *s, uint64_t more, struct octet_error *err)
+{
+    const struct octet_session_account *account = s->options.account;
+    uint64_t wanted = beyond_peak(s, more);
+
+    if (!account || wanted <= s->extra_bytes)
+        return OCTET_OK;
+    enum octet_status status = account->take(account->user, wanted - s->extra_bytes, err);
+    if (status == OCTET_OK)
+        s->extra_bytes = wanted;
+    return status;
+}
+
+static void give_back(octet_session *s)
+{
+    const struct octet_session_account *account = s->options.account;
+    uint64_t wanted = beyond_peak(s, 0);
+
+    if (!account || wanted >= s->extra_bytes)
+        return;
+    account->give(account->user, s->extra_bytes - wanted);
+    s->extra_bytes = wanted;
+}
+
+enum octet_status oct_session_add_pending(octet_session *s, struct octet_error *err)
+{
     pthread_mutex_lock(&s->lock);
-    enum octet_status status = check_limit(s, bytes, err);
+    enum octet_status status = check_limit(s, s->memory.gradients, err);
+    if (status == OCTET_OK)
+        status = cover(s, s->memory.gradients, err);
+    if (status == OCTET_OK)
+        status = octet_parameters_create(s->plan, OCTET_DTYPE_F32, &s->pending, err);
+    if (status != OCTET_OK) {
+        s->pending = NULL;
+        give_back(s);
+    }
     pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+void oct_session_drop_pending(octet_session *s)
+{
+    pthread_mutex_lock(&s->lock);
+    octet_parameters_destroy(s->pending);
+    s->pending = NULL;
+    give_back(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- Blocks ---- */
+
+static void drop_spare(octet_session *s)
+{
+    oct_pages_unmap(s->spare_block, s->spare_bytes);
+    s->spare_block = NULL;
+    s->spare_bytes = 0;
+}
+
+/* *block: the spare one when it fits; else NULL, with room for a new one. */
+static enum octet_status reserve(octet_session *s, uint64_t bytes, void **block,
+                                 struct octet_error *err)
+{
+    enum octet_status status = check_limit(s, bytes, err);
+
+    *block = NULL;
+    if (status != OCTET_OK)
+        return status;
+    if (s->spare_block && s->spare_bytes == bytes) {
+        *block = s->spare_block;
+        s->spare_block = NULL;
+        s->spare_bytes = 0;
+    } else if (s->spare_block &&
+               (s->options.memory_limit_bytes || (s->options.account && beyond_peak(s, bytes)))) {
+        drop_spare(s); /* two might be too much */
+    }
+    status = cover(s, bytes, err);
+    if (status == OCTET_OK)
+        s->busy_bytes += bytes;
     return status;
 }
 
@@ -135,27 +220,12 @@ enum octet_status oct_session_take_block(const octet_session *session, uint64_t 
                                          struct octet_error *err)
 {
     octet_session *s = (octet_session *)session; /* what its lock guards */
-    void *block = NULL;
 
     pthread_mutex_lock(&s->lock);
-    enum octet_status status = check_limit(s, bytes, err);
-    if (status == OCTET_OK) {
-        s->busy_bytes += bytes;
-        if (s->spare_block && s->spare_bytes == bytes) {
-            block = s->spare_block;
-        } else if (s->spare_block && s->options.memory_limit_bytes) {
-            oct_pages_unmap(s->spare_block, s->spare_bytes); /* two might be too much */
-        }
-        if (block || s->options.memory_limit_bytes) {
-            s->spare_block = NULL;
-            s->spare_bytes = 0;
-        }
-    }
+    enum octet_status status = reserve(s, bytes, out, err);
     pthread_mutex_unlock(&s->lock);
-    if (status != OCTET_OK || block) {
-        *out = block;
+    if (status != OCTET_OK || *out)
         return status;
-    }
     *out = oct_pages_map(bytes);
     if (*out)
         return OCTET_OK;
@@ -167,17 +237,20 @@ enum octet_status oct_session_take_block(const octet_session *session, uint64_t 
 void oct_session_give_block(const octet_session *session, void *block, uint64_t bytes)
 {
     octet_session *s = (octet_session *)session; /* what its lock guards */
+    void *unused = block;
+    uint64_t unused_bytes = bytes;
 
     pthread_mutex_lock(&s->lock);
     s->busy_bytes -= bytes;
-    if (block && bytes >= s->spare_bytes) { /* the larger one is the one of training steps */
-        void *smaller = s->spare_block;
-        uint64_t smaller_bytes = s->spare_bytes;
+    /* The larger one is the one of training steps; one beyond the plan would be held for nothing.
+     */
+    if (block && bytes >= s->spare_bytes && (!s->options.account || bytes <= planned_block(s))) {
+        unused = s->spare_block;
+        unused_bytes = s->spare_bytes;
         s->spare_block = block;
         s->spare_bytes = bytes;
-        block = smaller;
-        bytes = smaller_bytes;
     }
+    give_back(s);
     pthread_mutex_unlock(&s->lock);
-    oct_pages_unmap(block, bytes);
+    oct_pages_unmap(unused, unused_bytes);
 }

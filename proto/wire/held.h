@@ -73,7 +73,8 @@ struct octet_host {
     /* Room for one more that takes peak_bytes. RESOURCE_EXHAUSTED with both numbers. */
     enum octet_status (*admit)(void *user, uint64_t peak_bytes, struct octet_error *err);
     void (*withdraw)(void *user, uint64_t peak_bytes);
-    uint64_t (*room)(void *user); /* bytes that admit would take now */
+    uint64_t (*room)(void *user);         /* bytes that admit would take now */
+    struct octet_session_account account; /* the same bytes, for what sessions take beyond peaks */
     /* Takes one that was admitted, which may be gone as soon as this returns; writes its id. */
     enum octet_status (*keep)(void *user, octet_held *held, char id[OCTET_SESSION_ID_BYTES],
                               struct octet_error *err);

@@ -158,6 +158,7 @@ static enum octet_status read_request(struct creation *c, struct octet_error *er
         .batch_size = in->batch_size,
         .sequence_length = in->sequence_length,
         .threads = c->call->facts->lane_threads,
+        .account = c->call->host->account.take ? &c->call->host->account : NULL,
     };
     set_limit(c);
     if (!c->has_model && in->n_rules)

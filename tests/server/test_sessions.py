@@ -178,6 +178,21 @@ def test_sessions_have_limits_and_give_back_what_they_took(start):
         kept.append(client.create().session_id)
 
 
+def test_a_batch_beyond_the_plan_is_within_the_servers_limit(start):
+    client = Sessions(start(config="limits: {session_memory_bytes: 24MiB}"))
+    session = client.create().session_id
+    for method in ("Forward", "TrainStep"):
+        call, request = client.method(method)
+        error = error_of(call, request(session_id=session, batch={
+            "tokens": {"dtype": S32, "shape": [4096, 64], "data": bytes(4 * 4096 * 64)}}))
+        assert error.code() == CODE.RESOURCE_EXHAUSTED, text_of(error)
+        assert "limits.session_memory_bytes" in error.details() and str(24 << 20) in error.details()
+    for seed in range(3):  # what fits goes on
+        client("ForwardBackward", session_id=session, batch=batch(seed, rows=4))
+    assert client("OptimStep", session_id=session).step == 1
+    client("DeleteSession", session_id=session)
+
+
 def test_a_lease_ends_and_every_call_renews_it(start):
     client = Sessions(start(config="sessions: {lease_ms: 3000}"))
     quiet, kept, called = (client.create(lease_seconds=s).session_id for s in (1, 2, 0))

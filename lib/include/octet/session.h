@@ -19,12 +19,23 @@ typedef struct octet_session octet_session;
 
 enum octet_session_mode { OCTET_SESSION_TRAIN, OCTET_SESSION_INFER };
 
+/* Memory that sessions share beyond their planned peaks. Both may be called on any thread. */
+struct octet_session_account {
+    void *user;
+    /* RESOURCE_EXHAUSTED with the numbers when there is no room. */
+    enum octet_status (*take)(void *user, uint64_t bytes, struct octet_error *err);
+    void (*give)(void *user, uint64_t bytes);
+};
+
 struct octet_session_options {
     enum octet_session_mode mode;
     enum octet_accumulation accumulation;
     int64_t batch_size, sequence_length; /* that memory is planned for; 0: the config's */
     uint64_t memory_limit_bytes;         /* 0: none */
-    int32_t threads;                     /* that its calls will have; 0: as workers of 1 */
+    /* What a call asks before it takes memory beyond the planned peak: a larger batch, passes side
+     * by side, gradients over several calls. NULL: nobody. Lives longer than the session. */
+    const struct octet_session_account *account;
+    int32_t threads; /* that its calls will have; 0: as workers of 1 */
 };
 
 /* Bytes, each part by itself. peak: the sum, which is what the session will take in a training step

@@ -346,6 +346,65 @@ START_TEST(a_limit_is_refused_with_both_numbers)
 }
 END_TEST
 
+struct account {
+    uint64_t taken, most;
+};
+
+static enum octet_status account_take(void *user, uint64_t bytes, struct octet_error *err)
+{
+    struct account *account = user;
+
+    if (account->taken + bytes > account->most)
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "%llu bytes are too many",
+                          (unsigned long long)bytes);
+    account->taken += bytes;
+    return OCTET_OK;
+}
+
+static void account_give(void *user, uint64_t bytes)
+{
+    struct account *account = user;
+
+    ck_assert_uint_le(bytes, account->taken);
+    account->taken -= bytes;
+}
+
+/* What was planned needs no more; a larger batch and gradients over calls do, for as long as they
+ * are there. */
+START_TEST(memory_beyond_the_peak_is_asked_for)
+{
+    struct account account = {0, 0};
+    struct octet_session_account asked = {&account, account_take, account_give};
+    struct octet_session_options options = {.mode = OCTET_SESSION_TRAIN, .account = &asked};
+    octet_session *s = create(SETTINGS(TINY_SETTINGS), &options);
+    struct octet_batch planned = fixture_batch(&f, 2, 16, 64, 2);
+    struct octet_batch large = fixture_batch(&f, 32, 64, 64, 2);
+    struct octet_pass pass;
+
+    train(s, &planned, &mean);
+    ck_assert_int_eq(octet_session_forward_backward(s, &f.compute, &planned, &mean, &pass, &f.err),
+                     OCTET_RESOURCE_EXHAUSTED); /* a second set of gradients */
+    ck_assert_int_eq(octet_session_accumulated(s), 1);
+    step(s);
+    ck_assert_int_eq(octet_session_forward_backward(s, &f.compute, &large, &mean, &pass, &f.err),
+                     OCTET_RESOURCE_EXHAUSTED);
+    ck_assert_int_eq(octet_session_forward(s, &f.compute, &large, &mean, &pass, &f.err),
+                     OCTET_RESOURCE_EXHAUSTED);
+    ck_assert_uint_eq(account.taken, 0);
+    account.most = UINT64_MAX / 2;
+    train(s, &large, &mean);
+    ck_assert_uint_eq(account.taken, 0); /* and its block is not kept */
+    train(s, &planned, &mean);
+    ck_assert_uint_eq(account.taken, octet_session_memory(s).gradients);
+    step(s);
+    train(s, &planned, &mean);
+    ck_assert_uint_eq(account.taken, 0);
+    train(s, &planned, &mean);
+    octet_session_destroy(s);
+    ck_assert_uint_eq(account.taken, 0);
+}
+END_TEST
+
 START_TEST(numbers_go_in_and_come_out)
 {
     octet_session *s = create_train(SETTINGS(TINY_SETTINGS));
@@ -574,6 +633,7 @@ TCase *session_tests(void)
     tcase_add_test(tests, recomputed_activations_give_the_same_bits);
     tcase_add_test(tests, microbatches_are_maxtexts);
     tcase_add_test(tests, a_limit_is_refused_with_both_numbers);
+    tcase_add_test(tests, memory_beyond_the_peak_is_asked_for);
     tcase_add_test(tests, numbers_go_in_and_come_out);
     tcase_add_test(tests, the_estimate_counts_held_weights_as_codes);
     tcase_add_test(tests, held_weights_give_the_logits_of_floats);
