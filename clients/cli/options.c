@@ -108,9 +108,10 @@ const struct command commands[] = {
      "block's acceptance, the learning rate and the speed. Without --server it starts an octetd "
      "that ends\n"
      "with it; checkpoints are then in --data-dir. Ctrl-C (or SIGTERM) ends the run after the "
-     "step, saves a "
-     "checkpoint\n"
-     "and says how to go on. Losses are in nats a token; that of the MTP block is the unscaled "
+     "step, "
+     "saves\n"
+     "a checkpoint and says how to go on. Losses are in nats a token; that of the MTP block is the "
+     "unscaled\n"
      "one.",
      run_train},
     {"plot", COMMAND_PLOT, "[NAME=]FILE.csv ...", "curves of training runs as one SVG",

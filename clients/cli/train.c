@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "numbers.h"
@@ -232,6 +233,22 @@ static enum octet_status describe(struct training *run, const Octet__V1__Session
     return run->about ? OCTET_OK : octet_arena_exhausted(arena, err);
 }
 
+/* Before a run whose end could not be kept. Parameters and both moments make a checkpoint. */
+static void warn_of_space(const struct training *run, const Octet__V1__Session *made)
+{
+    struct statvfs about;
+    int64_t bytes = made->memory ? made->memory->parameters + made->memory->moments : 0;
+    char needed[32], free_bytes[32];
+
+    if (!run->folder || statvfs(run->folder, &about) != 0)
+        return;
+    uint64_t room = (uint64_t)about.f_bavail * about.f_frsize;
+    if (room < (uint64_t)bytes)
+        fprintf(stderr,
+                "octet: warning: a checkpoint takes %s, but only %s are free %s (--data-dir)\n",
+                human_bytes(bytes, needed), human_bytes((int64_t)room, free_bytes), run->place);
+}
+
 static enum octet_status open_session(struct training *run, struct octet_error *err)
 {
     Octet__V1__Session *made;
@@ -251,6 +268,7 @@ static enum octet_status open_session(struct training *run, struct octet_error *
         return octet_fail(err, OCTET_FAILED_PRECONDITION, NULL,
                           "checkpoint '%s' is at step %" PRId64 ", beyond --steps %" PRId64,
                           run->checkpoint, run->step, run->steps);
+    warn_of_space(run, made);
     status = make_batch(run, made, err);
     return status == OCTET_OK ? describe(run, made, err) : status;
 }
@@ -460,6 +478,19 @@ static enum octet_status save(struct training *run, struct octet_error *err)
     return OCTET_OK;
 }
 
+/* The checkpoint before is untouched, and the next may succeed: a full disk ends no run. */
+static void save_on_the_way(struct training *run)
+{
+    struct octet_error err = {0};
+
+    if (save(run, &err) == OCTET_OK || err.status == OCTET_CANCELLED)
+        return;
+    train_clear_line(run);
+    fprintf(stderr, "octet: warning: no checkpoint at step %" PRId64 ": ", run->step);
+    print_safe(err.text);
+    fputc('\n', stderr);
+}
+
 static bool is_due(int64_t step, int64_t every, int64_t last)
 {
     return step == last || (every && step % every == 0);
@@ -527,7 +558,7 @@ static enum octet_status one_step(struct training *run, struct octet_error *err)
     if (a->plot && is_due(run->step, eval_every, run->steps))
         draw(run);
     if (a->save_every && run->step < run->steps && run->step % a->save_every == 0)
-        status = save(run, err);
+        save_on_the_way(run);
     return status;
 }
 
@@ -595,12 +626,12 @@ static enum octet_status prepare(struct training *run, struct own_daemon *daemon
     if (!run->calls.arena)
         return octet_arena_exhausted(session->arena, err);
     if (!session_server(session)) {
-        const char *folder = run->arguments.data_dir ? run->arguments.data_dir : "octet-data";
-        status = own_daemon_start(session->arena, folder, run->arguments.threads, session->cancel,
-                                  daemon, err);
+        run->folder = run->arguments.data_dir ? run->arguments.data_dir : "octet-data";
+        status = own_daemon_start(session->arena, run->folder, run->arguments.threads,
+                                  session->cancel, daemon, err);
         run->arguments.server = daemon->address;
         run->arguments.local = false;
-        run->place = octet_arena_format(session->arena, "in folder %s", folder);
+        run->place = octet_arena_format(session->arena, "in folder %s", run->folder);
     } else {
         run->place =
             octet_arena_format(session->arena, "in the daemon %s", session_server(session));

@@ -16,8 +16,9 @@ struct training {
     struct corpus_batch batch;
     char *session_id;
     const char *model, *checkpoint;
-    const char *place; /* where the checkpoint is, for people */
-    const char *about; /* the model's size and how much of it is quantized, for people */
+    const char *place;  /* where the checkpoint is, for people */
+    const char *folder; /* the same of a daemon of its own; NULL: somebody else's daemon */
+    const char *about;  /* the model's size and how much of it is quantized, for people */
     int64_t vocab_size, steps, step, first_step;
     Octet__V1__OptimizerSettings optimizer; /* what was set, so that it counts after --resume too */
     double mtp_factor, unigram_entropy;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "plot.h"
@@ -59,17 +60,18 @@ void train_show_start(struct training *run)
                   human_count((int64_t)run->train_range.count, tokens), run->corpus.part_count,
                   run->corpus.part_count == 1 ? "" : "s");
     output_printf(out, "unigram entropy of the data: %.4f nats a token\n", run->unigram_entropy);
-    output_printf(out, "%8s %9s %9s %6s %9s %9s %10s %9s %9s %6s\n", "step", "loss", "mtp", "acc",
+    output_printf(out, "%6s %7s %7s %6s %8s %7s %8s %7s %8s %6s\n", "step", "loss", "mtp", "acc",
                   "rate", "|grad|", "tokens/s", "eval", "eval mtp", "acc");
     (void)output_flush(out);
 }
 
+/* 79 columns: a terminal has 80 unless somebody has made it wider. */
 static void print_row(struct training *run, size_t row)
 {
     char text[9][32];
     const double share = 100;
 
-    output_printf(run->session->out, "%8.0f %9s %9s %6s %9s %9s %10s %9s %9s %6s\n",
+    output_printf(run->session->out, "%6.0f %7s %7s %6s %8s %7s %8s %7s %8s %6s\n",
                   value_at(run, HISTORY_STEP, row),
                   cell(text[0], 32, "%.4f", value_at(run, HISTORY_TRAIN_MAIN, row)),
                   cell(text[1], 32, "%.4f", value_at(run, HISTORY_TRAIN_MTP, row)),
@@ -95,25 +97,40 @@ static void measure_rate(struct training *run, size_t row)
         run->rate = run->rate > 0 ? run->rate * 0.9 + now * 0.1 : now;
 }
 
+/* Columns of the terminal, 80 when it does not tell. */
+static size_t columns_of_terminal(void)
+{
+    struct winsize size;
+
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+}
+
+/* A line that were longer than the terminal is wide could not be overwritten: the bar goes first,
+ * then what is at the end. */
 static void print_line(struct training *run, size_t row)
 {
     uint64_t now = octet_now_ns();
-    char bar[BAR_CELLS + 1], mtp[32], left[32] = "";
+    char bar[64], mtp[32], left[32] = "", text[160];
     int64_t filled = run->step * BAR_CELLS / (run->steps ? run->steps : 1);
+    size_t columns = columns_of_terminal();
 
-    if (!run->live || (run->line_is_shown && now - run->line_ns < LINE_MS * 1000000u))
+    if (!run->live || isnan(value_at(run, HISTORY_TRAIN_MAIN, row)) ||
+        (run->line_is_shown && now - run->line_ns < LINE_MS * 1000000u))
         return;
-    for (int i = 0; i < BAR_CELLS; i++)
-        bar[i] = i < filled ? '#' : '.';
-    bar[BAR_CELLS] = '\0';
+    snprintf(bar, sizeof bar, "[%.*s%.*s] ", (int)filled, "########################",
+             (int)(BAR_CELLS - filled), "........................");
     if (run->rate > 0) {
         double seconds =
             (double)((run->steps - run->step) * run->batch.rows * run->batch.length) / run->rate;
-        snprintf(left, sizeof left, ", %.0f:%02.0f left", floor(seconds / 60), fmod(seconds, 60));
+        snprintf(left, sizeof left, "  %.0f tokens/s, %.0f:%02.0f left", run->rate,
+                 floor(seconds / 60), floor(fmod(seconds, 60)));
     }
-    fprintf(stderr, "\r[%s] %" PRId64 "/%" PRId64 "  loss %.4f  mtp %s  %.0f tokens/s%s\x1b[K", bar,
-            run->step, run->steps, value_at(run, HISTORY_TRAIN_MAIN, row),
-            cell(mtp, sizeof mtp, "%.4f", value_at(run, HISTORY_TRAIN_MTP, row)), run->rate, left);
+    int length =
+        snprintf(text, sizeof text, "%" PRId64 "/%" PRId64 "  loss %.4f  mtp %s%s", run->step,
+                 run->steps, value_at(run, HISTORY_TRAIN_MAIN, row),
+                 cell(mtp, sizeof mtp, "%.4f", value_at(run, HISTORY_TRAIN_MTP, row)), left);
+    bool fits = (size_t)length + BAR_CELLS + 3 < columns;
+    fprintf(stderr, "\r%s%.*s\x1b[K", fits ? bar : "", (int)(columns - 1), text);
     fflush(stderr);
     run->line_is_shown = true;
     run->line_ns = now;

@@ -207,10 +207,10 @@ static enum octet_status try_there(struct session *session, const struct remote_
     if (status == OCTET_OK)
         status = octet_wire_decode(method->response, session->arena, reply.data, reply.size,
                                    response, err);
-    else if (reply.retry_after_ms >= 0) {
+    else if (reply.retry_after_ms >= 1000) { /* less is for programs, not for people */
         size_t used = strlen(err->text);
-        snprintf(err->text + used, sizeof err->text - used, "; try again in %lld ms",
-                 (long long)reply.retry_after_ms);
+        snprintf(err->text + used, sizeof err->text - used, "; try again in %lld s",
+                 (long long)(reply.retry_after_ms + 999) / 1000);
     }
     library->clear(&reply);
     return status;
