@@ -11,6 +11,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shlex
 import signal
 import struct
@@ -453,6 +454,50 @@ class Training(unittest.TestCase):
             self.assertIn("needs 17", done.err)
 
 
+class Guide(unittest.TestCase):
+    """The commands of README.md and docs/training.md, run as they stand there: a newcomer copies them."""
+    ROOT = pathlib.Path(__file__).parents[2]
+
+    def blocks(self, page, word):
+        blocks = re.findall(r"^```sh\n(.*?)^```", (self.ROOT / page).read_text(), re.M | re.S)
+        return [block for block in blocks if word in block]
+
+    def shell(self, path, text, server="127.0.0.1:0"):
+        """In a folder that has the repository's files beside what the commands write."""
+        for name in ("README.md", "docs", "configs"):
+            if not os.path.exists(f"{path}/{name}"):
+                os.symlink(self.ROOT / name, f"{path}/{name}")
+        if not os.path.exists(f"{path}/octet"):
+            os.symlink(os.path.abspath(support.OCTET), f"{path}/octet")
+        text = text.replace("--steps 500", "--steps 6").replace("127.0.0.1:50051", server)
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=path, capture_output=True, text=True, timeout=120,
+                              env=support.environment(PATH=f"{path}:{os.environ['PATH']}"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""), text)
+        return done.stdout
+
+    def test_first_runs(self):
+        for page in ("README.md", "docs/training.md"):
+            for block in self.blocks(page, "octet train "):
+                with folder() as path:
+                    out = self.shell(path, block)
+                    self.assertIn("done at step 6 of 6", out)
+                    self.assertEqual(len(curves_of(f"{path}/loss.svg")), 4)
+                    self.assertEqual(rows_of(f"{path}/loss.csv")[-1]["step"], 6)
+
+    def test_the_head_that_readme_shows(self):
+        with folder() as path:
+            head = self.shell(path, self.blocks("README.md", "octet train ")[0]).splitlines()[0]
+        self.assertIn(head + "\n", (self.ROOT / "README.md").read_text())
+
+    def test_sessions(self):
+        [block] = self.blocks("docs/training.md", "octet session create")
+        with folder() as path, support.daemon("--data-dir", path) as server:
+            out = self.shell(path, block, server)
+            self.assertIn("saved checkpoint 'before-the-change'", out)
+            self.assertEqual(out.count("\nlease "), 2)
+            self.assertEqual(out.count("got "), 3)
+
+
 class Sessions(unittest.TestCase):
     def fine(self, *arguments):
         done = run(*arguments)
@@ -539,10 +584,10 @@ def main():
     for case in (Plot, WrongUse, BenchStep):
         suite.addTests(loader.loadTestsFromTestCase(case))
     if support.OCTETD:
-        for case in (Training, Sessions):
+        for case in (Training, Guide, Sessions):
             suite.addTests(loader.loadTestsFromTestCase(case))
     else:
-        print("not run: Training, Sessions (octetd is not built)")
+        print("not run: Training, Guide, Sessions (octetd is not built)")
     result = unittest.TextTestRunner(verbosity=1).run(suite)
     sys.exit(not result.wasSuccessful())
 
