@@ -142,7 +142,6 @@ enum octet_status oct_session_read_held(const octet_session *session, size_t ind
     enum { CHUNK = 4096 };
     float chunk[CHUNK];
 
-    pthread_mutex_lock(&s->lock);
     enum octet_status status = decode(s, index, err);
     for (size_t done = 0; status == OCTET_OK && done < count; done += CHUNK) {
         size_t n = count - done < CHUNK ? count - done : CHUNK;
@@ -153,7 +152,6 @@ enum octet_status oct_session_read_held(const octet_session *session, size_t ind
         free(s->decoded); /* the last chunk */
         s->decoded = NULL;
     }
-    pthread_mutex_unlock(&s->lock);
     return status;
 }
 

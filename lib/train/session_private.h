@@ -81,6 +81,7 @@ enum octet_status oct_session_hold(const octet_session *session, const oct_progr
 /* INFER: floats for all weights again: codes * scale, or zeros where all is written anew. */
 enum octet_status oct_session_release(octet_session *session, bool zeros,
                                       struct octet_error *err) OCTET_MUST_CHECK;
+/* codes * scale of a parameter whose floats are freed. The caller has the lock. */
 enum octet_status oct_session_read_held(const octet_session *session, size_t index, size_t first,
                                         size_t count, void *out,
                                         struct octet_error *err) OCTET_MUST_CHECK;

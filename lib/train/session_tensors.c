@@ -39,6 +39,24 @@ enum octet_status octet_session_put(octet_session *session, enum octet_tensor_se
     return OCTET_OK;
 }
 
+/* Elements of an INFER session's parameter. The first pass, beside which others may read, frees the
+ * floats: not under a reader. */
+static enum octet_status get_held(octet_session *s, size_t index, uint64_t offset, uint64_t size,
+                                  void *data, struct octet_error *err)
+{
+    size_t first, count;
+
+    pthread_mutex_lock(&s->lock);
+    const struct oct_parameter *parameter = &s->parameters->entries[index];
+    enum octet_status status = oct_parameter_range(parameter, offset, size, &first, &count, err);
+    if (status == OCTET_OK && parameter->dropped)
+        status = oct_session_read_held(s, index, first, count, data, err);
+    else if (status == OCTET_OK)
+        status = octet_parameters_read(s->parameters, index, offset, size, data, err);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
 enum octet_status octet_session_get(const octet_session *session, enum octet_tensor_set set,
                                     size_t index, uint64_t offset, uint64_t size, void *data,
                                     struct octet_error *err)
@@ -49,16 +67,14 @@ enum octet_status octet_session_get(const octet_session *session, enum octet_ten
 
     if (status != OCTET_OK)
         return status;
-    bool zeros = set == OCTET_SET_GRADIENT && !session->accumulated;
-    if (!zeros && !source->entries[index].dropped)
+    if (session->options.mode == OCTET_SESSION_INFER)
+        return get_held((octet_session *)session, index, offset, size, data, err); /* its lock */
+    if (set != OCTET_SET_GRADIENT || session->accumulated)
         return octet_parameters_read(source, index, offset, size, data, err);
     status = oct_parameter_range(&source->entries[index], offset, size, &first, &count, err);
-    if (status != OCTET_OK)
-        return status;
-    if (!zeros)
-        return oct_session_read_held(session, index, first, count, data, err);
-    memset(data, 0, size);
-    return OCTET_OK;
+    if (status == OCTET_OK)
+        memset(data, 0, size);
+    return status;
 }
 
 enum octet_status octet_session_initialise(octet_session *session, uint64_t seed,

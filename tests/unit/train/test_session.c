@@ -1,6 +1,8 @@
 /* Sessions: what a call changes, and that a failed one changes nothing; accumulation; memory; held
  * weights. Half-done calls would show as gradients or digests that moved. */
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -551,6 +553,71 @@ START_TEST(held_codes_times_scale_is_what_get_returns)
 }
 END_TEST
 
+struct reading {
+    octet_session *session;
+    size_t index, count;
+    float *numbers;
+    atomic_bool end;
+    size_t bad;
+};
+
+static void *read_on(void *user)
+{
+    struct reading *r = user;
+    struct octet_error err;
+
+    while (!atomic_load(&r->end)) {
+        if (octet_session_get(r->session, OCTET_SET_PARAMETER, r->index, 0,
+                              r->count * sizeof *r->numbers, r->numbers, &err) != OCTET_OK)
+            r->bad++;
+        for (size_t i = 0; i < r->count; i++)
+            r->bad += fabsf(r->numbers[i] - 1) > 0.01f;
+    }
+    return NULL;
+}
+
+/* The first pass makes codes and frees the floats while somebody reads them: 16 MiB of ones. */
+START_TEST(floats_are_not_freed_under_a_reader)
+{
+    struct octet_session_options options = {.mode = OCTET_SESSION_INFER};
+    struct octet_config_input input =
+        fixture_input(&f, "deepseek3-tiny",
+                      SETTINGS("vocab_size=64", "base_num_decoder_layers=2", "base_emb_dim=512",
+                               "base_mlp_dim=8192", "quantization=fp8_full", "scan_layers=false"));
+    struct octet_batch batch = fixture_batch(&f, 1, 4, 64, 2);
+    struct octet_pass pass;
+    struct octet_array array;
+    const char *name;
+
+    for (int round = 0; round < 5; round++) {
+        struct reading r = {.end = false};
+        pthread_t thread;
+        ck_assert_ok(&f,
+                     octet_session_create(f.context, &input, NULL, &options, &r.session, &f.err));
+        r.index = octet_parameters_find(octet_session_tensors(r.session, OCTET_SET_PARAMETER),
+                                        "decoder/dense_layers_0/mlp/wi_1/kernel");
+        ck_assert_uint_ne(r.index, SIZE_MAX);
+        octet_parameters_describe(octet_session_tensors(r.session, OCTET_SET_PARAMETER), r.index,
+                                  &name, &array);
+        r.count = (size_t)octet_array_elements(&array);
+        r.numbers = malloc(r.count * sizeof *r.numbers);
+        for (size_t i = 0; i < r.count; i++)
+            r.numbers[i] = 1;
+        ck_assert_ok(&f, octet_session_put(r.session, OCTET_SET_PARAMETER, r.index, 0,
+                                           r.count * sizeof *r.numbers, r.numbers, &f.err));
+        ck_assert_int_eq(pthread_create(&thread, NULL, read_on, &r), 0);
+        ck_assert_ok(&f,
+                     octet_session_forward(r.session, &f.compute, &batch, &mean, &pass, &f.err));
+        atomic_store(&r.end, true);
+        pthread_join(thread, NULL);
+        ck_assert_uint_eq(r.bad, 0);
+        octet_plan_unref(pass.plan);
+        octet_session_destroy(r.session);
+        free(r.numbers);
+    }
+}
+END_TEST
+
 START_TEST(what_cannot_be_done_is_said_at_creation)
 {
     struct octet_session_options options = {.mode = OCTET_SESSION_TRAIN};
@@ -638,6 +705,7 @@ TCase *session_tests(void)
     tcase_add_test(tests, the_estimate_counts_held_weights_as_codes);
     tcase_add_test(tests, held_weights_give_the_logits_of_floats);
     tcase_add_test(tests, held_codes_times_scale_is_what_get_returns);
+    tcase_add_test(tests, floats_are_not_freed_under_a_reader);
     tcase_add_test(tests, what_cannot_be_done_is_said_at_creation);
     tcase_add_test(tests, what_is_traced_only_makes_no_session);
     tcase_add_test(tests, rules_that_take_every_op_train);
