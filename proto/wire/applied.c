@@ -9,10 +9,61 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "wire/held.h"
 
 enum { KEPT_BYTES_MAX = 16 << 20 };
+
+/* ---- Ids that left the ring ---- */
+
+static uint64_t hash_of(const char *id)
+{
+    return XXH3_64bits(id, strlen(id));
+}
+
+bool oct_wire_is_forgotten(const octet_held *held, const char *id)
+{
+    uint64_t hash = hash_of(id);
+
+    if (!id[0] || held->forgotten_step != octet_session_step(held->session))
+        return false;
+    for (size_t i = 0; i < held->forgotten_count; i++)
+        if (held->forgotten[i] == hash)
+            return true;
+    return false;
+}
+
+/* Ids of steps that are over need no memory: a request for such a step is refused by its number. */
+static void forget(octet_held *held, const struct oct_wire_applied *applied)
+{
+    int64_t now = octet_session_step(held->session);
+
+    if (held->forgotten_step != now)
+        held->forgotten_count = 0;
+    held->forgotten_step = now;
+    if (applied->step_after == now && held->forgotten_count < OCT_WIRE_FORGOTTEN_MAX)
+        held->forgotten[held->forgotten_count++] = hash_of(applied->id);
+}
+
+static enum octet_status check_forgotten(const octet_held *held, const char *id,
+                                         struct octet_error *err)
+{
+    if (oct_wire_is_forgotten(held, id))
+        return octet_fail(err, OCTET_FAILED_PRECONDITION, "request_id",
+                          "'%s' was applied already; its figures are no longer kept (those of the "
+                          "last %d requests are)",
+                          id, OCT_WIRE_APPLIED_MAX);
+    if (id[0] && held->forgotten_count == OCT_WIRE_FORGOTTEN_MAX &&
+        held->forgotten_step == octet_session_step(held->session))
+        return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, "request_id",
+                          "%d requests with ids have come since the last step; no more can be told "
+                          "apart from one that comes again",
+                          OCT_WIRE_FORGOTTEN_MAX + OCT_WIRE_APPLIED_MAX);
+    return OCTET_OK;
+}
+
+/* ---- The ring ---- */
 
 enum octet_status oct_wire_find_applied(const octet_held *held, const char *method, const char *id,
                                         int64_t step, uint64_t payload,
@@ -42,7 +93,7 @@ enum octet_status oct_wire_find_applied(const octet_held *held, const char *meth
         return OCTET_OK;
     }
     if (step == now || (step == 0 && !id[0]))
-        return OCTET_OK;
+        return check_forgotten(held, id, err);
     return octet_fail(err, OCTET_FAILED_PRECONDITION, "step",
                       "the request is for step %" PRId64 ", but the session has taken %" PRId64
                       " steps",
@@ -51,6 +102,8 @@ enum octet_status oct_wire_find_applied(const octet_held *held, const char *meth
 
 static void put(octet_held *held, const struct oct_wire_applied *applied)
 {
+    if (held->applied_count == OCT_WIRE_APPLIED_MAX)
+        forget(held, &held->applied[held->applied_next]);
     held->applied[held->applied_next] = *applied;
     held->applied_next = (held->applied_next + 1) % OCT_WIRE_APPLIED_MAX;
     if (held->applied_count < OCT_WIRE_APPLIED_MAX)
@@ -128,9 +181,21 @@ static json_t *to_json(const struct oct_wire_applied *a)
                      "acceptance", acceptance);
 }
 
+static json_t *forgotten_to_json(const octet_held *held)
+{
+    json_t *list = json_array();
+
+    if (held->forgotten_step == octet_session_step(held->session))
+        for (size_t i = 0; i < held->forgotten_count; i++)
+            json_array_append_new(list, json_sprintf("%016" PRIx64, held->forgotten[i]));
+    return list;
+}
+
 char *oct_wire_applied_note(const octet_held *held, octet_arena *arena)
 {
-    json_t *list = json_array(), *note = json_pack("{s:i,s:o}", "version", 1, "applied", list);
+    json_t *list = json_array();
+    json_t *note = json_pack("{s:i,s:o,s:o}", "version", 1, "applied", list, "forgotten",
+                             forgotten_to_json(held));
     size_t first = (held->applied_next + OCT_WIRE_APPLIED_MAX - held->applied_count);
     char *copy = NULL;
 
@@ -196,6 +261,18 @@ static bool from_json(const json_t *from, struct oct_wire_applied *a)
            read_text(from, "name", a->name, sizeof a->name) && a->id[0];
 }
 
+static void read_forgotten(octet_held *held, const json_t *list)
+{
+    size_t count = json_array_size(list);
+
+    held->forgotten_step = octet_session_step(held->session);
+    held->forgotten_count = count < OCT_WIRE_FORGOTTEN_MAX ? count : OCT_WIRE_FORGOTTEN_MAX;
+    for (size_t i = 0; i < held->forgotten_count; i++) {
+        const char *hash = json_string_value(json_array_get(list, i));
+        held->forgotten[i] = hash ? strtoull(hash, NULL, 16) : 0;
+    }
+}
+
 void oct_wire_read_note(octet_held *held, const char *text)
 {
     json_t *note = text ? json_loads(text, 0, NULL) : NULL;
@@ -205,6 +282,7 @@ void oct_wire_read_note(octet_held *held, const char *text)
     held->applied_count = held->applied_next = 0;
     free(held->kept);
     held->kept = NULL;
+    read_forgotten(held, json_object_get(note, "forgotten"));
     json_array_foreach((json_t *)(uintptr_t)list, i, item)
     {
         struct oct_wire_applied applied;

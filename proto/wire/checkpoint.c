@@ -150,6 +150,9 @@ enum octet_status oct_wire_load_checkpoint(const struct octet_call *call,
         return status;
     if (w.before)
         return replay(&w, response, err);
+    if (oct_wire_is_forgotten(w.held, in->request_id))
+        return octet_fail(err, OCTET_FAILED_PRECONDITION, "request_id", "'%s' was applied already",
+                          in->request_id);
     status = octet_session_load(w.held->session, w.directory, in->name, call->arena, &note, &loaded,
                                 err);
     if (status != OCTET_OK)

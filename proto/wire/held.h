@@ -13,7 +13,12 @@
 
 #include "wire/methods.h"
 
-enum { OCTET_NAME_BYTES = 129, OCT_WIRE_APPLIED_MAX = 64, OCT_WIRE_ACCEPTANCE_MAX = 8 };
+enum {
+    OCTET_NAME_BYTES = 129,
+    OCT_WIRE_APPLIED_MAX = 64,
+    OCT_WIRE_FORGOTTEN_MAX = 4096,
+    OCT_WIRE_ACCEPTANCE_MAX = 8
+};
 
 /* A request that changed the session, and its figures. */
 struct oct_wire_applied {
@@ -45,6 +50,11 @@ struct octet_held {
 
     struct oct_wire_applied applied[OCT_WIRE_APPLIED_MAX]; /* a ring, the oldest overwritten */
     size_t applied_count, applied_next;
+    /* Hashes of ids that left the ring in the step that is under way: gradients that a long
+     * accumulation has counted must not be counted again. */
+    uint64_t forgotten[OCT_WIRE_FORGOTTEN_MAX];
+    size_t forgotten_count;
+    int64_t forgotten_step; /* the session's step that they belong to */
     /* The last reply of a method that changed the session, whole, where it is not too large. */
     char kept_id[OCTET_NAME_BYTES];
     uint8_t *kept;
@@ -107,11 +117,14 @@ enum octet_status oct_wire_check_id(const char *id, struct octet_error *err) OCT
 enum octet_status oct_wire_check_checkpoint(const char *name, const char *field,
                                             struct octet_error *err) OCTET_MUST_CHECK;
 
+/* A request of the step under way whose figures are no longer kept. */
+bool oct_wire_is_forgotten(const octet_held *held, const char *id);
 /* applied.c. A request that comes again: *out is what it did the first time; NULL: it is new.
  * payload: hash of what the request carries; 0: nothing that could differ. Errors: INVALID_ARGUMENT
  * "request_id" when another method, one for another step or with another payload had this id;
- * FAILED_PRECONDITION "step" when it is new and for another step. A request without an id and with
- * step 0 is for any step. */
+ * FAILED_PRECONDITION "step" when it is new and for another step, "request_id" when it was applied
+ * and its figures are forgotten; RESOURCE_EXHAUSTED when so many ids have come since the last step
+ * that no more could be known again. A request without an id and with step 0 is for any step. */
 enum octet_status oct_wire_find_applied(const octet_held *held, const char *method, const char *id,
                                         int64_t step, uint64_t payload,
                                         const struct oct_wire_applied **out,

@@ -199,6 +199,41 @@ START_TEST(the_record_is_bounded_and_survives_as_text)
 }
 END_TEST
 
+/* Gradients that are added over more calls than the record holds. */
+START_TEST(a_call_of_a_long_accumulation_counts_once)
+{
+    enum { CALLS = OCT_WIRE_APPLIED_MAX + 3 };
+    const struct oct_wire_applied *found;
+    struct oct_wire_applied a = {.method = "ForwardBackward"};
+    octet_held *other = make_session();
+
+    for (int i = 0; i < CALLS; i++) {
+        snprintf(a.id, sizeof a.id, "id-%d", i);
+        oct_wire_add_applied(held, &a);
+    }
+    oct_wire_read_note(other, oct_wire_applied_note(held, arena)); /* a checkpoint knows, too */
+    for (int i = 0; i < CALLS + 1; i++) {
+        bool forgotten = i < CALLS - OCT_WIRE_APPLIED_MAX, known = i < CALLS && !forgotten;
+        snprintf(a.id, sizeof a.id, "id-%d", i);
+        for (int k = 0; k < 2; k++) {
+            ck_assert_int_eq(oct_wire_find_applied(k ? other : held, "ForwardBackward", a.id, 0, 0,
+                                                   &found, &err),
+                             forgotten ? OCTET_FAILED_PRECONDITION : OCTET_OK);
+            ck_assert_int_eq(found != NULL, known);
+        }
+    }
+    for (int i = 0; i < OCT_WIRE_FORGOTTEN_MAX; i++) {
+        snprintf(a.id, sizeof a.id, "more-%d", i);
+        oct_wire_add_applied(held, &a);
+    }
+    ck_assert_int_eq(oct_wire_find_applied(held, "ForwardBackward", "new", 0, 0, &found, &err),
+                     OCTET_RESOURCE_EXHAUSTED);
+    ck_assert_int_eq(oct_wire_find_applied(held, "ForwardBackward", "", 0, 0, &found, &err),
+                     OCTET_OK);
+    octet_held_destroy(other);
+}
+END_TEST
+
 START_TEST(what_is_no_record_is_none)
 {
     static const char *const notes[] = {"", "{", "[]", "{\"applied\": 3}",
@@ -368,6 +403,7 @@ TCase *session_cases(void)
     tcase_add_test(cases, an_id_is_for_one_request);
     tcase_add_test(cases, the_record_is_bounded_and_survives_as_text);
     tcase_add_test(cases, what_is_no_record_is_none);
+    tcase_add_test(cases, a_call_of_a_long_accumulation_counts_once);
     tcase_add_test(cases, a_step_without_memory_is_whole_or_not_at_all);
     tcase_add_test(cases, chunks_must_be_whole_and_in_order);
     tcase_add_test(cases, a_download_ends_after_its_last_chunk);
