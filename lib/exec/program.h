@@ -12,8 +12,8 @@
 #define OCTET_EXEC_PROGRAM_H
 
 #include "exec/op.h"
+#include "octet/figures.h"
 #include "octet/parameters.h"
-#include "octet/session.h"
 
 typedef struct oct_program oct_program;
 

@@ -10,6 +10,7 @@
 #include "octet/config.h"
 #include "octet/context.h"
 #include "octet/dtype.h"
+#include "octet/figures.h"
 #include "octet/graph.h"
 #include "octet/nearest.h"
 #include "octet/parameters.h"

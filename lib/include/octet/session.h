@@ -11,6 +11,7 @@
 #define OCTET_SESSION_H
 
 #include "octet/batch.h"
+#include "octet/figures.h"
 #include "octet/parameters.h"
 #include "octet/plan.h"
 #include "octet/quant.h"
@@ -135,16 +136,6 @@ struct octet_pass {
     size_t time_count;
     double grad_norm; /* of forward_backward: of all that has accumulated */
 };
-/* Time that all executions of a kind of op took. */
-struct octet_op_time {
-    const char *op; /* "dot_general"; "attention" */
-    double forward_s, backward_s;
-};
-struct octet_line_figures {
-    struct octet_operand_stats lhs, rhs, cotangent;
-    char digest[33];
-};
-
 /* A batch of any shape; the planned one needs no further planning. */
 OCTET_API enum octet_status
 octet_session_forward(const octet_session *session, const struct octet_compute *compute,
