@@ -84,6 +84,21 @@ static enum octet_status describe(const octet_graph *graph, const struct oct_nod
 
 /* ---- what is known beforehand ---- */
 
+enum octet_status oct_dense_check(const octet_graph *graph, const struct oct_node *node,
+                                  const struct octet_rule *rule, bool backward,
+                                  struct octet_error *err)
+{
+    struct dense d;
+    enum octet_status status = describe(graph, node, rule, &d, err);
+
+    if (status != OCTET_OK)
+        return status;
+    d.matmul.has_backward = backward;
+    struct octet_array lhs = shape_of(graph, node->inputs[d.lhs], d.dtype);
+    struct octet_array rhs = shape_of(graph, node->inputs[d.rhs], d.dtype);
+    return oct_matmul_check(&d.matmul, &lhs, &rhs, err);
+}
+
 size_t oct_dense_saved_bytes(const octet_graph *graph, const struct oct_node *node,
                              const struct octet_rule *rule)
 {

@@ -6,6 +6,11 @@
 
 oct_forward oct_dense_forward;
 oct_vjp oct_dense_vjp;
+/* What forward would refuse of a rule on these shapes. Errors: INVALID_ARGUMENT "rule.tile_size".
+ */
+enum octet_status oct_dense_check(const octet_graph *graph, const struct oct_node *node,
+                                  const struct octet_rule *rule, bool backward,
+                                  struct octet_error *err) OCTET_MUST_CHECK;
 size_t oct_dense_saved_bytes(const octet_graph *graph, const struct oct_node *node,
                              const struct octet_rule *rule);
 int oct_dense_reads(const octet_graph *graph, const struct oct_node *node,

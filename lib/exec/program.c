@@ -1,9 +1,11 @@
 /* Program: life and memory; see program.h. The work is in unroll.c, backward.c, placement.c. */
 #include "exec/program.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "exec/dense.h"
 #include "exec/program_private.h"
 
 enum { PROGRAM_BYTES_MAX = 1 << 30, FIRST_CAPACITY = 256 };
@@ -91,6 +93,42 @@ static void measure_scratch(oct_program *program)
     }
 }
 
+/* "rule.tile_size" -> "rules[2].tile_size" */
+static enum octet_status name_rule(const oct_program *program, const struct octet_rule *rule,
+                                   struct octet_error *err)
+{
+    const octet_rules *rules = octet_plan_rules(program->plan);
+    char field[sizeof err->field];
+
+    if (!err || strncmp(err->field, "rule.", 5) != 0)
+        return err ? err->status : OCTET_INVALID_ARGUMENT;
+    for (size_t i = 0; i < octet_rules_count(rules); i++)
+        if (octet_rules_get(rules, i) == rule) {
+            snprintf(field, sizeof field, "rules[%zu].%.200s", i, err->field + 5);
+            memcpy(err->field, field, sizeof field);
+            break;
+        }
+    return err->status;
+}
+
+/* A rule that does not fit a product's shapes is refused before anything runs. */
+static enum octet_status check_rules(const oct_program *program, struct octet_error *err)
+{
+    enum octet_status status = OCTET_OK;
+
+    for (uint32_t i = 0; i < program->step_count && status == OCTET_OK; i++) {
+        const struct oct_step *step = &program->steps[i];
+        bool is_product = oct_op_codes[step->node->op].forward == oct_dense_forward;
+        if (!step->rule || step->is_attention || !is_product)
+            continue;
+        status =
+            oct_dense_check(program->graph, step->node, step->rule, program->options.backward, err);
+        if (status != OCTET_OK)
+            return name_rule(program, step->rule, err);
+    }
+    return status;
+}
+
 static enum octet_status build(oct_program *program, struct octet_error *err)
 {
     enum octet_status status;
@@ -99,6 +137,8 @@ static enum octet_status build(oct_program *program, struct octet_error *err)
         return octet_arena_exhausted(program->arena, err);
     status = oct_program_unroll(program, err);
     program->forward_count = program->step_count;
+    if (status == OCTET_OK)
+        status = check_rules(program, err);
     if (status == OCTET_OK && program->options.backward)
         status = oct_program_reverse(program, err);
     if (status == OCTET_OK)

@@ -238,6 +238,14 @@ static size_t side_bytes(const struct oct_pass *pass, bool is_lhs)
     return bytes;
 }
 
+enum octet_status oct_matmul_check(const struct oct_matmul *matmul, const struct octet_array *lhs,
+                                   const struct octet_array *rhs, struct octet_error *err)
+{
+    struct call call;
+
+    return foresee(&call, matmul, lhs, rhs, err);
+}
+
 size_t oct_matmul_saved_bytes(const struct oct_matmul *matmul, const struct octet_array *lhs,
                               const struct octet_array *rhs)
 {

@@ -41,6 +41,11 @@ enum octet_status oct_matmul_from_einsum(const char *equation, const struct octe
                                          bool *is_exchanged,
                                          struct octet_error *err) OCTET_MUST_CHECK;
 
+/* What forward would refuse, of rule, shapes and dtypes (data is not read). Errors: as
+ * oct_matmul_forward's, such as "rule.tile_size". */
+enum octet_status oct_matmul_check(const struct oct_matmul *matmul, const struct octet_array *lhs,
+                                   const struct octet_array *rhs,
+                                   struct octet_error *err) OCTET_MUST_CHECK;
 /* Bytes that forward leaves for backward, exact; a function of rule, shapes and dtypes (data is not
  * read). 0: a rule that forward will refuse. */
 size_t oct_matmul_saved_bytes(const struct oct_matmul *matmul, const struct octet_array *lhs,

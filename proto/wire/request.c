@@ -147,7 +147,8 @@ enum octet_status oct_wire_name_key(const struct octet_call *call, const octet_c
     enum octet_config_origin origin = OCTET_FROM_DEFAULT;
 
     if (!err->field[0] || strcmp(err->field, "batch_size") == 0 ||
-        strcmp(err->field, "sequence_length") == 0 || strncmp(err->field, "rules[", 6) == 0)
+        strcmp(err->field, "sequence_length") == 0 || strncmp(err->field, "rules[", 6) == 0 ||
+        strcmp(err->field, field) == 0)
         return err->status;
     if (!oct_wire_setting(call->arena, config, err->field, &origin))
         return octet_error_within(err, field);

@@ -660,6 +660,27 @@ START_TEST(what_is_traced_only_makes_no_session)
 }
 END_TEST
 
+START_TEST(a_rule_that_fits_no_shape_makes_no_session)
+{
+    static const struct octet_rule list[] = {
+        {.module_path = "nothing", .weight_qtype = "int8"},
+        {.weight_qtype = "float8_e4m3fn", .act_qtype = "float8_e4m3fn", .tile_size = "7"}};
+    octet_rules *rules;
+    octet_session *s;
+    struct octet_config_input input = fixture_input(&f, "deepseek3-tiny", SETTINGS(TINY_SETTINGS));
+
+    ck_assert_ok(&f, octet_rules_create(f.context, list, 2, &rules, &f.err));
+    for (int mode = 0; mode < 2; mode++) {
+        struct octet_session_options options = {.mode = mode ? OCTET_SESSION_INFER
+                                                             : OCTET_SESSION_TRAIN};
+        ck_assert_int_eq(octet_session_create(f.context, &input, rules, &options, &s, &f.err),
+                         OCTET_INVALID_ARGUMENT);
+        ck_assert_str_eq(f.err.field, "rules[1].tile_size");
+    }
+    octet_rules_unref(rules);
+}
+END_TEST
+
 /* A rule that takes attention's einsums too: each of its ops then runs by itself. */
 START_TEST(rules_that_take_every_op_train)
 {
@@ -708,6 +729,7 @@ TCase *session_tests(void)
     tcase_add_test(tests, floats_are_not_freed_under_a_reader);
     tcase_add_test(tests, what_cannot_be_done_is_said_at_creation);
     tcase_add_test(tests, what_is_traced_only_makes_no_session);
+    tcase_add_test(tests, a_rule_that_fits_no_shape_makes_no_session);
     tcase_add_test(tests, rules_that_take_every_op_train);
     return tests;
 }
