@@ -164,17 +164,6 @@ static bool print_differences(octet_arena *arena, const struct arguments *a,
     return true;
 }
 
-/* On standard error, so that the lines stay Qwix's own. */
-static void warn_unused(const Octet__V1__Trace *trace)
-{
-    for (size_t i = 0; i < trace->n_unused_rules; i++) {
-        size_t rule = (size_t)trace->unused_rules[i];
-        const char *path = rule < trace->n_rules ? trace->rules[rule]->module_path : "";
-        fprintf(stderr, "octet: warning: rule %zu (module_path '%s') matches no op\n", rule,
-                path[0] ? path : ".*");
-    }
-}
-
 /* An empty listing is what MaxText would log, and no answer to a person. */
 static void explain_nothing(const Octet__V1__Trace *trace)
 {
@@ -193,7 +182,7 @@ static bool print_response(struct session *session, const Octet__V1__TraceRespon
 
     if (a->json)
         return octet_wire_json(&response->base, output_json, out) || out->error;
-    warn_unused(response->trace);
+    view_warn_unused(response->trace);
     if (a->coverage) {
         bool good = print_coverage(session->arena, response->trace, out);
         if (good && response->against) {

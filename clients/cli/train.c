@@ -17,6 +17,7 @@
 #include "own_daemon.h"
 #include "sessions.h"
 #include "tensors.h"
+#include "view.h"
 #include "wire/convert.h"
 #include "wire/held.h"
 
@@ -226,6 +227,8 @@ static enum octet_status describe(struct training *run, const Octet__V1__Session
     if (coverage && coverage->flops_quantized && mtp)
         of_mtp = octet_arena_format(arena, ", %s of the MTP layers'",
                                     human_share(mtp_quantized, mtp, mtp_share));
+    if (made->trace)
+        view_warn_unused(made->trace);
     if (quantized && of_mtp)
         run->about = octet_arena_format(arena, "%s parameters, %s in a step; %s%s",
                                         human_count(sessions_count_values(made), values),

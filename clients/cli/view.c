@@ -128,3 +128,13 @@ const char *view_rule_settings(octet_arena *arena, const Octet__V1__Quantization
                rule->additional_qt_config[i]->value);
     return text;
 }
+
+void view_warn_unused(const Octet__V1__Trace *trace)
+{
+    for (size_t i = 0; i < trace->n_unused_rules; i++) {
+        size_t rule = (size_t)trace->unused_rules[i];
+        const char *path = rule < trace->n_rules ? trace->rules[rule]->module_path : "";
+        fprintf(stderr, "octet: warning: rule %zu (module_path '%s') matches no op\n", rule,
+                path[0] ? path : ".*");
+    }
+}

@@ -20,5 +20,7 @@ size_t view_line(const Octet__V1__Interception *from, char *buffer, size_t size)
 /* Is it a line of the plain trace? Qwix's own, and the lookups that MaxText makes for grouped
  * matmuls. */
 bool view_is_line(const Octet__V1__Interception *from);
+/* Rules that match nothing, on standard error, so that what is printed stays the answer alone. */
+void view_warn_unused(const Octet__V1__Trace *trace);
 
 #endif

@@ -372,6 +372,13 @@ class Training(unittest.TestCase):
                 self.assertIn(f"; {share:.1f} % of the forward's FLOPS quantized, ", head)
                 self.assertEqual(head.endswith(", 0.0 % of the MTP layers'"), not mtp, head)
 
+    def test_a_rule_that_matches_nothing_is_told(self):
+        with folder(a_txt=TEXT, r_yml="rules:\n- module_path: 'decoder/nowhere'\n  weight_qtype: int8\n") as path:
+            done = train(path, "--steps", "1", "--rules", f"{path}/r.yml")
+            self.assertEqual(done.rc, 0)
+            self.assertIn("; nothing quantized", done.out.splitlines()[0])
+            self.assertEqual(done.err, "octet: warning: rule 0 (module_path 'decoder/nowhere') matches no op\n")
+
     def trace_share(self, words):
         trace = json.loads(run("trace", *words, "--batch", "2", "--length", "16", "--json").out)
         coverage = trace["trace"]["coverage"]
