@@ -147,7 +147,8 @@ static struct octet_array array_of(struct op_case *c, enum octet_dtype dtype, in
 {
     struct octet_array array = {.dtype = dtype, .rank = rank};
 
-    memcpy(array.dim, dims, (size_t)rank * sizeof *dims);
+    if (rank)
+        memcpy(array.dim, dims, (size_t)rank * sizeof *dims);
     array.data = aligned(c, (size_t)octet_array_bytes(&array));
     return array;
 }
