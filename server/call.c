@@ -327,14 +327,23 @@ static void send_message(struct call *call)
     start(call, ops, count, &call->sending);
 }
 
-/* The request is here (received bytes) or is not waited for any longer (0). */
+/* The request is here (received bytes) or is not waited for any longer (0). The client of an upload
+ * sends on while a lane has its last message, as far as gRPC's window goes, which grows to
+ * megabytes: more is expected until all has been said. */
 static void stop_receiving(struct call *call, int64_t received)
 {
+    struct guard *guard = call->loop->guard;
+
     if (received == 0 && call->is_receiving) /* what has come of it is freed by gRPC */
         call->loop->large_ns = octet_now_ns();
+    call->is_receiving = false;
+    if (received > 0 && call->method && call->method->shape == CALL_UPLOAD) {
+        guard_count(guard, &call->peer_key, received);
+        return;
+    }
     if (call->is_expected)
-        guard_settle(call->loop->guard, &call->peer_key, call->method->request_bytes_max, received);
-    call->is_receiving = call->is_expected = false;
+        guard_settle(guard, &call->peer_key, call->method->request_bytes_max, received);
+    call->is_expected = false;
 }
 
 static void give_place_back(struct call *call)
@@ -533,8 +542,10 @@ static void begin(struct call *call)
 
 static void receive(struct call *call)
 {
-    call->is_receiving = call->is_expected = true;
-    guard_expect(call->loop->guard, &call->peer_key, call->method->request_bytes_max);
+    call->is_receiving = true;
+    if (!call->is_expected)
+        guard_expect(call->loop->guard, &call->peer_key, call->method->request_bytes_max);
+    call->is_expected = true;
     call->receiving_since_ns = octet_now_ns();
     call->owed++;
     if (call->has_ticket)

@@ -211,6 +211,17 @@ void guard_expect(struct guard *guard, const struct peer_key *peer, int64_t byte
     uv_mutex_unlock(&guard->lock);
 }
 
+void guard_count(struct guard *guard, const struct peer_key *peer, int64_t received)
+{
+    if (!guard || peer_key_equal(peer, &no_peer))
+        return;
+    uv_mutex_lock(&guard->lock);
+    struct connection *c = connection_get(guard, peer);
+    if (c)
+        c->claimed += with_margin(received);
+    uv_mutex_unlock(&guard->lock);
+}
+
 void guard_settle(struct guard *guard, const struct peer_key *peer, int64_t expected,
                   int64_t received)
 {

@@ -52,6 +52,8 @@ void guard_call(struct guard *guard, const struct peer_key *peer);
 /* A call that will not be read; its client may have begun to send. */
 void guard_refused(struct guard *guard, const struct peer_key *peer);
 void guard_expect(struct guard *guard, const struct peer_key *peer, int64_t bytes);
+/* A message of a call that more is expected of. */
+void guard_count(struct guard *guard, const struct peer_key *peer, int64_t received);
 /* What was expected has come (received bytes), or will not (0). */
 void guard_settle(struct guard *guard, const struct peer_key *peer, int64_t expected,
                   int64_t received);

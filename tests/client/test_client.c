@@ -156,7 +156,9 @@ START_TEST(deadlines_end_calls)
     connect_to_server(0);
     uint64_t before = octet_now_ns();
     ck_assert_int_eq(call_trace("Sleep", 30000, "", &cancel), OCTET_DEADLINE_EXCEEDED);
-    ck_assert_ptr_nonnull(strstr(err.text, server.address));
+    /* On a crowded machine the deadline may be over before anything is sent. */
+    ck_assert_msg(strstr(err.text, server.address) || strstr(err.text, "deadline has passed"), "%s",
+                  err.text);
     ck_assert_uint_lt(octet_now_ns() - before, 10u * 1000000000u);
     while (octet_now_ns() <= cancel.deadline_ns) /* gRPC's timer may have been a little early */
         ;

@@ -211,8 +211,8 @@ static void make_cross_entropy(struct op_case *c)
 }
 static void make_loss_ratio(struct op_case *c)
 {
-    op_case_values(c, F32, 0, NULL, (double[]){3});
-    op_case_values(c, F32, 0, NULL, (double[]){2}); /* weights are data */
+    op_case_values(c, F32, 0, (int64_t[]){0}, (double[]){3});
+    op_case_values(c, F32, 0, (int64_t[]){0}, (double[]){2}); /* weights are data */
     node(c, OCT_OP_loss_ratio, (union oct_attributes){.factor = 1e-8f});
 }
 
