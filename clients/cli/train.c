@@ -478,6 +478,7 @@ static enum octet_status save(struct training *run, struct octet_error *err)
     snprintf(text, sizeof text, "saved checkpoint '%.100s' at step %" PRId64 ": %s (%.200s)",
              run->checkpoint, made->step, human_bytes(made->bytes, bytes), run->place);
     train_show_event(run, text);
+    run->saved_step = made->step;
     return OCTET_OK;
 }
 
@@ -672,7 +673,14 @@ int run_train(struct session *session)
     corpus_close(&run.eval_corpus);
     octet_arena_destroy(run.calls.arena);
     own_daemon_stop(&daemon);
-    if (status != OCTET_OK)
-        return report(session, &err);
+    if (status != OCTET_OK) {
+        int exit_status = report(session, &err);
+        if (run.saved_step)
+            fprintf(stderr,
+                    "octet: checkpoint '%s' is at step %" PRId64
+                    " (%s); --resume goes on from it\n",
+                    run.checkpoint, run.saved_step, run.place);
+        return exit_status;
+    }
     return interrupted ? EXIT_INTERRUPTED : EXIT_FINE;
 }

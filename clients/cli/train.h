@@ -20,6 +20,7 @@ struct training {
     const char *folder; /* the same of a daemon of its own; NULL: somebody else's daemon */
     const char *about;  /* the model's size and how much of it is quantized, for people */
     int64_t vocab_size, steps, step, first_step;
+    int64_t saved_step;                     /* of the last checkpoint of this run; 0: none yet */
     Octet__V1__OptimizerSettings optimizer; /* what was set, so that it counts after --resume too */
     double mtp_factor, unigram_entropy;
     struct number_table history;

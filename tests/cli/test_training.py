@@ -414,6 +414,7 @@ class Training(unittest.TestCase):
                 self.skipTest("the run ended before its folder was gone")
             self.assertEqual(process.returncode, 2)
             self.assertIn("octet: warning: no checkpoint at step ", err)
+            self.assertRegex(err.splitlines()[-1], r"^octet: checkpoint 'full' is at step \d+ .*--resume goes on")
             self.assertEqual(rows_of(f"{path}/full.csv")[-1]["step"], 40)
 
     def test_nothing_to_do(self):
