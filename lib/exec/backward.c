@@ -113,7 +113,8 @@ static enum octet_status add_seed(struct reverse *r)
 
     if (!p->loss || !p->slots[p->loss].flows)
         return OCTET_OK;
-    step.out[0] = owner_of(p, p->loss)->gradient = gradient_slot(p, p->loss);
+    step.out[0] = gradient_slot(p, p->loss); /* may move the slots, so before owner_of */
+    owner_of(p, p->loss)->gradient = step.out[0];
     return step.out[0] && oct_step_add(p, &step) ? OCTET_OK : no_memory(r);
 }
 

@@ -5,6 +5,7 @@
  * checked for every pair of slots, and whole models are run both ways. */
 #include <check.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,6 +148,28 @@ START_TEST(no_two_values_share_a_place)
         oct_program_unref(program);
     }
     model_end(&m);
+}
+END_TEST
+
+/* A program's lists grow as they are written, and what pointed into one must not be used after:
+ * some number of layers fills a list just when backward begins. */
+START_TEST(any_number_of_layers_has_gradients)
+{
+    for (int layers = 1; layers <= 40; layers++) {
+        char text[64];
+        struct model m;
+        snprintf(text, sizeof text, "base_num_decoder_layers=%d", layers);
+        model_begin(&m, "mixtral-8x7b",
+                    SETTINGS("base_emb_dim=32", "base_num_query_heads=2", "base_num_kv_heads=2",
+                             "head_dim=16", "base_mlp_dim=16", "base_moe_mlp_dim=16",
+                             "vocab_size=64", "num_experts=4", "max_target_length=16",
+                             "per_device_batch_size=2", "attention=dot_product", text));
+        oct_program *program = make(&m, true, false);
+        ck_assert_msg(program->untouched_count == 0, "%d layers: %u slices without a gradient",
+                      layers, program->untouched_count);
+        oct_program_unref(program);
+        model_end(&m);
+    }
 }
 END_TEST
 
@@ -333,6 +356,7 @@ TCase *program_tests(void)
 
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, no_two_values_share_a_place, 0, MODEL_COUNT);
+    tcase_add_test(tests, any_number_of_layers_has_gradients);
     tcase_add_loop_test(tests, recomputation_changes_no_bit, 0, MODEL_COUNT);
     tcase_add_test(tests, ids_are_names_and_drafts_read_the_next_token);
     return tests;
