@@ -67,8 +67,8 @@ static enum octet_status put_rows(const struct octet_array *part, int64_t first,
 }
 
 enum octet_status oct_microbatch_collect(const struct oct_run_result *r, int64_t j, int64_t count,
-                                         size_t lines, octet_arena *arena,
-                                         struct oct_run_result *all, struct octet_error *err)
+                                         octet_arena *arena, struct oct_run_result *all,
+                                         struct octet_error *err)
 {
     enum octet_status status = OCTET_OK;
 
@@ -89,8 +89,6 @@ enum octet_status oct_microbatch_collect(const struct oct_run_result *r, int64_t
             all->mtp_accepted[i] += r->mtp_accepted[i];
             all->mtp_drafted[i] += r->mtp_drafted[i];
         }
-        for (size_t i = 0; i < lines; i++)
-            all->counts[i] += r->counts[i];
     }
     if ((status = put_rows(&r->logits, j, count, arena, &all->logits, err)) ||
         (status = put_rows(&r->hidden, j, count, arena, &all->hidden, err)) ||

@@ -10,10 +10,10 @@
 enum octet_status oct_microbatch_take(const struct octet_batch *whole, int64_t j, int64_t count,
                                       octet_arena *arena, struct octet_batch *out,
                                       struct octet_error *err) OCTET_MUST_CHECK;
-/* Part j's results into those of the call: rows where they came from, sums and counts added up.
- * Parts come in order, from 0. lines: of the plan. */
+/* Part j's results into those of the call: rows where they came from, sums added up. Counts
+ * are of one forward pass, so one part's. Parts come in order, from 0. */
 enum octet_status oct_microbatch_collect(const struct oct_run_result *part, int64_t j,
-                                         int64_t count, size_t lines, octet_arena *arena,
+                                         int64_t count, octet_arena *arena,
                                          struct oct_run_result *all,
                                          struct octet_error *err) OCTET_MUST_CHECK;
 

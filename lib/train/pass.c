@@ -256,8 +256,7 @@ static enum octet_status run_microbatches(struct pass *p, const struct octet_bat
         if (status == OCTET_OK)
             status = run(p, &part, j == 0, &parts[j], plan, err);
         if (status == OCTET_OK)
-            status = oct_microbatch_collect(&parts[j], j, count,
-                                            octet_plan_interception_count(*plan), arena, all, err);
+            status = oct_microbatch_collect(&parts[j], j, count, arena, all, err);
     }
     if (status == OCTET_OK)
         finish_microbatches(p, count, all, factor);

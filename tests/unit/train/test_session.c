@@ -300,6 +300,9 @@ START_TEST(microbatches_are_maxtexts)
     ck_assert_double_eq_tol(pass.losses.main, main_sum / weights, 1e-6 * pass.losses.main);
     ck_assert_double_eq_tol(pass.losses.mtp, mtp, 1e-6);
     ck_assert_double_eq(pass.losses.weight_sum, weights);
+    const octet_plan *plan = octet_session_plan(single);
+    for (size_t i = 0; i < octet_plan_interception_count(plan); i++)
+        ck_assert_int_eq(pass.counts[i], octet_plan_interception(plan, i)->count);
     for (int64_t row = 0; row < 4; row++)
         ck_assert_mem_eq((float *)pass.logprobs.data + row * 16, &logprobs[row % 2][row / 2 * 16],
                          16 * sizeof(float));
