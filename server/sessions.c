@@ -375,11 +375,28 @@ static void on_freed(uv_work_t *work, int status)
     free((char *)work - offsetof(struct session, work));
 }
 
+/* A lane may retire the session while others are given their turns. */
+static bool is_listed(struct session *session)
+{
+    uv_mutex_lock(&session->sessions->lock);
+    bool listed = session->is_listed;
+    uv_mutex_unlock(&session->sessions->lock);
+    return listed;
+}
+
+static bool is_held(struct session *session)
+{
+    uv_mutex_lock(&session->sessions->lock);
+    bool held = session->held != NULL;
+    uv_mutex_unlock(&session->sessions->lock);
+    return held;
+}
+
 /* The session is not in the table: it goes with its last claim. */
 static void settle(struct session *session)
 {
-    if (session->is_listed || session->readers || session->writers || session->first ||
-        session->is_giving)
+    if (session->readers || session->writers || session->first || session->is_giving ||
+        is_listed(session))
         return;
     if (!session->held) {
         free(session);
@@ -438,10 +455,9 @@ static void give_turns(struct session *session)
     if (session->is_giving) /* called by a turn that is given below */
         return;
     session->is_giving = true;
-    /* Retired by a lane: `held` is read after the retiring job came back to the loop. */
-    while (session->first && (!session->held || may_take(session, session->first))) {
+    while (session->first && (!is_held(session) || may_take(session, session->first))) {
         struct claim *claim = session->first;
-        bool granted = session->held != NULL;
+        bool granted = is_held(session);
         session->first = claim->next;
         if (!session->first)
             session->last = NULL;
