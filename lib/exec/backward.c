@@ -222,9 +222,8 @@ enum octet_status oct_program_reverse(oct_program *program, struct octet_error *
 {
     struct reverse r = {.program = program, .err = err};
     enum octet_status status;
-    uint32_t slots = program->slot_capacity + 4 * program->slot_count;
 
-    r.again = OCTET_NEW_ARRAY(program->arena, slots, uint32_t);
+    r.again = OCTET_NEW_ARRAY(program->arena, program->slot_count, uint32_t);
     if (!r.again)
         return no_memory(&r);
     status = add_seed(&r);

@@ -220,14 +220,12 @@ void oct_harvest_end(struct oct_execute *x)
     struct oct_run_result *r = x->result;
     const oct_program *p = x->program;
 
-    if (!p->options.drop_losses) {
-        r->has_mtp = p->mtp_loss != 0;
-        r->has_load_balance = p->auxiliary_loss != 0;
-        r->total = value_of(x, p->loss);
-        r->main = value_of(x, p->main_loss);
-        r->mtp = value_of(x, p->mtp_loss);
-        r->load_balance = value_of(x, p->auxiliary_loss);
-    }
+    r->has_mtp = p->mtp_loss != 0;
+    r->has_load_balance = p->auxiliary_loss != 0;
+    r->total = value_of(x, p->loss);
+    r->main = value_of(x, p->main_loss);
+    r->mtp = value_of(x, p->mtp_loss);
+    r->load_balance = value_of(x, p->auxiliary_loss);
     r->main_sum = x->sums[0];
     r->mtp_sum = x->sums[1];
     r->weight_sum = x->weights[0];

@@ -19,10 +19,9 @@ typedef struct oct_program oct_program;
 
 struct oct_program_options {
     bool backward;
-    bool recompute;   /* keep only each layer's input; its other activations are computed again */
-    bool drop_losses; /* forward for outputs alone: no losses (the head still runs) */
-    bool prepares;    /* weights that a rule quantizes are held as codes (forward only) */
-    int threads;      /* that will run it: some ops' working memory grows with them */
+    bool recompute; /* keep only each layer's input; its other activations are computed again */
+    bool prepares;  /* weights that a rule quantizes are held as codes (forward only) */
+    int threads;    /* that will run it: some ops' working memory grows with them */
 };
 
 /* Errors: UNIMPLEMENTED with field "model": "op 'index_mask' of module '...' can be traced but not

@@ -3,6 +3,7 @@
  *
  * Decision: a step refers to slots, not to the graph's tensors, since a tensor of a segment is
  * another value in each turn. */
+#include <assert.h>
 #include <string.h>
 
 #include "exec/program_private.h"
@@ -167,8 +168,9 @@ static uint32_t input_index(const char *name)
     };
 
     uint32_t i = 0;
-    while (strcmp(name, names[i]) != 0)
+    while (i < OCT_INPUT_COUNT && strcmp(name, names[i]) != 0)
         i++;
+    assert(i < OCT_INPUT_COUNT); /* a model with another input needs a row here */
     return i;
 }
 
@@ -422,7 +424,7 @@ static void drop_unread(oct_program *program, bool *is_read)
 
     for (uint32_t i = program->step_count; i-- > 0;) {
         const struct oct_step *step = &program->steps[i];
-        bool needed = step->lines[0] || (step->loss >= 0 && !program->options.drop_losses);
+        bool needed = step->lines[0] || step->loss >= 0;
         for (int j = 0; j < step->output_count; j++)
             needed |= is_read[program->slots[step->out[j]].owner];
         if (!needed)
@@ -443,10 +445,9 @@ static enum octet_status keep_what_is_read(struct unroll *u)
 
     if (!is_read)
         return no_memory(u);
-    if (!p->options.drop_losses)
-        for (uint32_t i = 0; i < p->slot_count; i++)
-            is_read[i] =
-                i == p->loss || i == p->main_loss || i == p->mtp_loss || i == p->auxiliary_loss;
+    for (uint32_t i = 0; i < p->slot_count; i++)
+        is_read[i] =
+            i == p->loss || i == p->main_loss || i == p->mtp_loss || i == p->auxiliary_loss;
     is_read[p->slots[p->hidden].owner] = true;
     drop_unread(p, is_read);
     return OCTET_OK;

@@ -141,8 +141,8 @@ enum octet_status oct_wire_put_pass_trace(octet_arena *arena, const struct octet
         Octet__V1__Interception *line = (*out)->interceptions[i];
         line->count = pass->counts[i];
         line->accumulation = (char *)octet_accumulation_name(accumulation);
-        if (pass->figures && pass->counts[i] &&
-            !put_figures(arena, &pass->figures[i], is_backward, line))
+        bool is_measured = pass->figures && pass->figures[i].digest[0]; /* under a rule */
+        if (is_measured && !put_figures(arena, &pass->figures[i], is_backward, line))
             status = octet_arena_exhausted(arena, err);
     }
     return status;

@@ -540,6 +540,8 @@ def test_the_trace_of_a_step_is_the_trace_of_the_model(start):
         key(line) for line in made.trace.interceptions]
     run = [line for line in lines if line.count and line.rule >= 0]
     assert run and all(line.digest and line.lhs.is_quantized for line in run)
+    free = [line for line in lines if line.rule < 0]  # nothing was measured, which is not an amax of 0
+    assert free and not any(line.digest or line.HasField("lhs") or line.HasField("cotangent") for line in free)
 
 
 # ---- Several at once ----
