@@ -196,9 +196,12 @@ static struct oct_gemm_side query_side(const struct attention *a, const struct u
         element(&a->query, ((u->batch * a->length + u->first) * a->kv + u->kv) * a->g * a->d);
     const int64_t stride = a->g == 1 ? row : 0;
 
-    if (swap)
-        return (struct oct_gemm_side){a->query.dtype, data, NULL, a->query_rows, 1, stride};
-    return (struct oct_gemm_side){a->query.dtype, data, a->query_rows, NULL, stride, 1};
+    return (struct oct_gemm_side){.dtype = a->query.dtype,
+                                  .data = data,
+                                  .free = swap ? NULL : a->query_rows,
+                                  .depth = swap ? a->query_rows : NULL,
+                                  .free_stride = swap ? 1 : stride,
+                                  .depth_stride = swap ? stride : 1};
 }
 
 static struct oct_gemm_side key_side(const struct attention *a, const struct unit *u,
@@ -207,7 +210,10 @@ static struct oct_gemm_side key_side(const struct attention *a, const struct uni
     const int64_t width = keys->dim[3], row = a->kv * width;
     const void *data = element(keys, ((u->batch * a->length + u->key) * a->kv + u->kv) * width);
 
-    return (struct oct_gemm_side){keys->dtype, data, NULL, NULL, swap ? 1 : row, swap ? row : 1};
+    return (struct oct_gemm_side){.dtype = keys->dtype,
+                                  .data = data,
+                                  .free_stride = swap ? 1 : row,
+                                  .depth_stride = swap ? row : 1};
 }
 
 /* A matrix of the unit [.., width], whose rows of BF16 lie at the places of f32 rows. */
@@ -216,13 +222,17 @@ static struct oct_gemm_side own_side(const float *data, enum octet_dtype dtype, 
 {
     const int64_t row = dtype == OCTET_DTYPE_F32 ? width : 2 * width;
 
-    return (struct oct_gemm_side){dtype, data, NULL, NULL, swap ? 1 : row, swap ? row : 1};
+    return (struct oct_gemm_side){.dtype = dtype,
+                                  .data = data,
+                                  .free_stride = swap ? 1 : row,
+                                  .depth_stride = swap ? row : 1};
 }
 
 static void add_product(struct attention *a, int64_t m, int64_t n, int64_t k,
                         struct oct_gemm_side lhs, struct oct_gemm_side rhs, float *out)
 {
-    a->products[a->product_count++] = (struct oct_gemm){m, n, k, lhs, rhs, out, n};
+    a->products[a->product_count++] = (struct oct_gemm){
+        .m = m, .n = n, .k = k, .lhs = lhs, .rhs = rhs, .out = out, .out_stride = n};
 }
 
 static enum octet_status run_products(struct attention *a, struct octet_error *err)

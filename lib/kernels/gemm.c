@@ -88,7 +88,7 @@ static enum thinness thinness_of(const struct oct_gemm *g)
 {
     bool is_number = g->rhs.dtype == OCTET_DTYPE_F32 || g->rhs.dtype == OCTET_DTYPE_BF16;
 
-    if (is_integer(g->lhs.dtype) && is_integer(g->rhs.dtype))
+    if ((is_integer(g->lhs.dtype) && is_integer(g->rhs.dtype)) || g->rhs.packed_depth)
         return THICK;
     if (g->m <= THIN_ROWS && is_number && g->rhs.free_stride == 1 && g->k <= OCT_GEMM_BLOCK)
         return THIN_ROW;
@@ -141,7 +141,15 @@ static struct oct_gemm_view view_of(const struct oct_gemm_side *side, size_t fir
                                  .free = offsets,
                                  .depth = depth,
                                  .free_count = count};
-    view.free_is_run = fill_offsets(side->free, side->free_stride, first, count, offsets);
+    if (side->packed_depth) {
+        const size_t at = (size_t)side->packed_free + first;
+        view.packed_panel_bytes = oct_gemm_packed_panel_bytes(side->dtype, side->packed_depth);
+        view.packed =
+            view.data + at / OCT_GEMM_PACKED_FREE * view.packed_panel_bytes + OCT_GEMM_PACKED_HEAD;
+        view.packed_skip = at % OCT_GEMM_PACKED_FREE;
+    } else {
+        view.free_is_run = fill_offsets(side->free, side->free_stride, first, count, offsets);
+    }
     return view;
 }
 
@@ -149,7 +157,10 @@ static void set_block(struct oct_gemm_view *view, const struct oct_gemm_side *si
                       size_t count, int64_t *depth)
 {
     view->depth_count = count;
-    view->depth_is_run = fill_offsets(side->depth, side->depth_stride, k, count, depth);
+    if (view->packed)
+        view->packed_k = (size_t)side->packed_from + k;
+    else
+        view->depth_is_run = fill_offsets(side->depth, side->depth_stride, k, count, depth);
 }
 
 /* A part of one product in work, and where its numbers lie. */

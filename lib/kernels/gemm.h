@@ -14,17 +14,22 @@
 #include "kernels/kernels.h"
 #include "octet/cancel.h"
 
-enum { OCT_GEMM_BLOCK = 256 };
+enum { OCT_GEMM_BLOCK = 256, OCT_GEMM_PACKED_FREE = 32 };
 
 /* One side of a product. Element (free index i, contracting index k) is at
  * data[free[i] + depth[k]], offsets in elements. free_stride, depth_stride: when not 0, free[i] = i
  * * free_stride (the table may then be NULL), so that runs can be read without the table; likewise
- * depth. */
+ * depth.
+ *
+ * Packed (packed_depth not 0; rhs only): data is what oct_gemm_pack wrote for packed_depth k in
+ * all, and (i, k) is what was free index packed_free + i, contracting index packed_from + k there;
+ * multiples of OCT_GEMM_PACKED_FREE and of 2. Tables and strides are not read. */
 struct oct_gemm_side {
     enum octet_dtype dtype; /* F32, BF16, F8_E4M3FN, F8_E5M2, F4_E2M1FN, S8, S4 */
     const void *data;
     const int64_t *free, *depth;
     int64_t free_stride, depth_stride;
+    int64_t packed_depth, packed_free, packed_from;
 };
 
 /* out[i * out_stride + j] = sum over k of lhs(i, k) * rhs(j, k), f32, m x n. Written whole. out
@@ -55,6 +60,27 @@ enum octet_status oct_gemm_run(const octet_workers *workers, const struct octet_
 enum octet_status oct_gemm_run_to(const octet_workers *workers, const struct octet_cancel *cancel,
                                   const struct oct_gemm *list, size_t count,
                                   const struct oct_gemm_end *end,
+                                  struct octet_error *err) OCTET_MUST_CHECK;
+
+/* ---- Packed codes: weights that are multiplied often ----
+ *
+ * One layout for all kernel sets, in which few rows run about as fast as memory can be read, and
+ * many rows need no turning of codes. Panels of 32 free indices, one after another; each is 64
+ * bytes (what is to be known of the panel), then for each pair of k [32][2] elements, the even k
+ * first; what is missing to 32 and to an even depth is zero. Results have the same bits as from the
+ * codes as they were. Best at an address that is a multiple of 64, in huge pages. */
+
+/* Bytes for n x k; 0: the type is not packed (F32). */
+size_t oct_gemm_packed_bytes(enum octet_dtype dtype, int64_t n, int64_t k);
+/* side: n free and k contracting indices, not packed. packed: oct_gemm_packed_bytes, written whole.
+ * Errors: what cancel says, then packed holds anything. */
+enum octet_status oct_gemm_pack(const octet_workers *workers, const struct octet_cancel *cancel,
+                                const struct oct_gemm_side *side, int64_t n, int64_t k,
+                                void *packed, struct octet_error *err) OCTET_MUST_CHECK;
+/* The way back: element (i, k) of a packed side to data[i * free_stride + k * depth_stride]. */
+enum octet_status oct_gemm_unpack(const octet_workers *workers, const struct octet_cancel *cancel,
+                                  const struct oct_gemm_side *side, int64_t n, int64_t k,
+                                  void *data, int64_t free_stride, int64_t depth_stride,
                                   struct octet_error *err) OCTET_MUST_CHECK;
 
 #endif

@@ -354,11 +354,50 @@ static INLINE void pack_along_free(enum octet_dtype dtype, bool pairs,
         memset(panel, 0, width * sizeof *panel);
 }
 
+/* Packed codes of one free index and a pair of k, VL times, apart. */
+static INLINE void split_pairs(enum octet_dtype dtype, const char *codes, vf32 *even, vf32 *odd)
+{
+    const size_t bytes = element_bytes(dtype);
+    char e[VL * 4] = {0}, o[VL * 4] = {0};
+
+    for (size_t i = 0; i < VL * bytes; i++) {
+        e[i] = codes[i / bytes * 2 * bytes + i % bytes];
+        o[i] = codes[(i / bytes * 2 + 1) * bytes + i % bytes];
+    }
+    *even = load(dtype, e);
+    *odd = load(dtype, o);
+}
+
+/* From packed codes, whose panels are whole numbers of ours. */
+static INLINE void pack_packed(enum octet_dtype dtype, bool pairs, const struct oct_gemm_view *view,
+                               size_t first, uint32_t *panel)
+{
+    const size_t at = view->packed_skip + first, bytes = 2 * element_bytes(dtype);
+    const char *codes =
+        view->packed + at / OCT_GEMM_PACKED_FREE * view->packed_panel_bytes +
+        (view->packed_k / 2 * OCT_GEMM_PACKED_FREE + at % OCT_GEMM_PACKED_FREE) * bytes;
+
+    for (size_t k = 0; k < view->depth_count; k += 2, codes += OCT_GEMM_PACKED_FREE * bytes)
+        for (size_t v = 0; v < NV; v++) {
+            const char *pair = codes + v * VL * bytes;
+            vf32 even, odd;
+            if (pairs) {
+                vu32_store(panel + (k / 2 * NV + v) * VL, adjacent_pairs(dtype, pair));
+            } else {
+                split_pairs(dtype, pair, &even, &odd);
+                vf32_store(panel + (k * NV + v) * VL, even);
+                vf32_store(panel + ((k + 1) * NV + v) * VL, odd);
+            }
+        }
+}
+
 static INLINE void pack_as(enum octet_dtype dtype, bool pairs, const struct oct_gemm_view *view,
                            size_t first, size_t count, size_t width, uint32_t *panel,
                            struct oct_gemm_scratch *scratch)
 {
-    if (view->free_is_run && !view->depth_is_run && width == NR)
+    if (view->packed && dtype != OCTET_DTYPE_F32)
+        pack_packed(dtype, pairs, view, first, panel);
+    else if (view->free_is_run && !view->depth_is_run && width == NR)
         pack_along_free(dtype, pairs, view, first, NR, panel);
     else if (view->free_is_run && !view->depth_is_run)
         pack_along_free(dtype, pairs, view, first, MR, panel);

@@ -8,6 +8,7 @@
 #define OCTET_KERNELS_GEMM_PRIVATE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "kernels/gemm.h"
 
@@ -26,6 +27,18 @@ struct oct_gemm_view {
     const int64_t *free, *depth;
     size_t free_count, depth_count;
     bool free_is_run, depth_is_run; /* offsets rise by one */
+    /* Packed codes: the panel in which the free indices begin, where in it, and where the block
+     * begins. NULL: not packed, what is above says where elements lie. */
+    const char *packed;
+    size_t packed_panel_bytes, packed_skip, packed_k;
+};
+
+/* Packed codes (gemm.h): before each panel. */
+enum { OCT_GEMM_PACKED_HEAD = 64 };
+size_t oct_gemm_packed_panel_bytes(enum octet_dtype dtype, int64_t k);
+struct oct_gemm_packed_head {
+    uint8_t has_nan; /* E4M3FN: one of the panel's codes is a NaN, which decoders without a table
+                        read as 480 */
 };
 
 /* Where a set's pack may write while it works. */

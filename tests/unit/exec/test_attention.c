@@ -345,22 +345,27 @@ static struct oct_gemm_side rows_side(const struct octet_array *array, const str
     const float *data = (const float *)array->data + (b * s->length * heads + head) * width;
     const int64_t row = heads * width;
 
-    return (struct oct_gemm_side){OCTET_DTYPE_F32, data,          NULL, NULL,
-                                  swap ? 1 : row,  swap ? row : 1};
+    return (struct oct_gemm_side){.dtype = OCTET_DTYPE_F32,
+                                  .data = data,
+                                  .free_stride = swap ? 1 : row,
+                                  .depth_stride = swap ? row : 1};
 }
 
 static void multiply(struct attention *a, int64_t m, int64_t n, int64_t k, struct oct_gemm_side lhs,
                      struct oct_gemm_side rhs, float *out, int64_t out_stride)
 {
-    struct oct_gemm gemm = {m, n, k, lhs, rhs, out, out_stride};
+    struct oct_gemm gemm = {
+        .m = m, .n = n, .k = k, .lhs = lhs, .rhs = rhs, .out = out, .out_stride = out_stride};
 
     ck_assert_int_eq(oct_gemm_run(a->c.compute.workers, NULL, &gemm, 1, &a->c.err), OCTET_OK);
 }
 
 static struct oct_gemm_side plain_side(const float *data, int64_t row, bool swap)
 {
-    return (struct oct_gemm_side){OCTET_DTYPE_F32, data,          NULL, NULL,
-                                  swap ? 1 : row,  swap ? row : 1};
+    return (struct oct_gemm_side){.dtype = OCTET_DTYPE_F32,
+                                  .data = data,
+                                  .free_stride = swap ? 1 : row,
+                                  .depth_stride = swap ? row : 1};
 }
 
 /* Scores -> softmax -> values -> division, each by itself, with memory of its own. */

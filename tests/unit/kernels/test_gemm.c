@@ -118,6 +118,23 @@ static struct side make_side(enum octet_dtype dtype, enum layout layout, int64_t
     return s;
 }
 
+/* The packed form of a side, fenced. */
+struct packed {
+    struct oct_gemm_side side;
+    struct fenced codes;
+};
+
+static struct packed pack_side(const octet_workers *workers, const struct side *s, int64_t n,
+                               int64_t k)
+{
+    struct packed p = {.side = {.dtype = s->side.dtype, .packed_depth = k}};
+
+    p.codes = fenced_create(oct_gemm_packed_bytes(s->side.dtype, n, k), 64);
+    ck_assert_int_eq(oct_gemm_pack(workers, NULL, &s->side, n, k, p.codes.data, NULL), OCTET_OK);
+    p.side.data = p.codes.data;
+    return p;
+}
+
 static void free_side(struct side *s)
 {
     free(s->free);
@@ -223,9 +240,22 @@ static void check_product(int64_t m, int64_t n, int64_t k, enum octet_dtype lhs_
         if (!workers)
             continue;
         struct fenced out = fenced_create((size_t)(m * (n + gap)) * sizeof(float), 4);
-        struct oct_gemm g = {m, n, k, lhs.side, rhs.side, (float *)out.data, n + gap};
+        struct oct_gemm g = {.m = m,
+                             .n = n,
+                             .k = k,
+                             .lhs = lhs.side,
+                             .rhs = rhs.side,
+                             .out = (float *)out.data,
+                             .out_stride = n + gap};
         ck_assert_int_eq(oct_gemm_run(workers, NULL, &g, 1, NULL), OCTET_OK);
         compare(workers, &g, g.out, want, "product");
+        if (oct_gemm_packed_bytes(rhs_dtype, n, k) && k) {
+            struct packed packed = pack_side(workers, &rhs, n, k);
+            g.rhs = packed.side;
+            ck_assert_int_eq(oct_gemm_run(workers, NULL, &g, 1, NULL), OCTET_OK);
+            compare(workers, &g, g.out, want, "product of packed codes");
+            ck_assert(fenced_destroy(&packed.codes));
+        }
         for (int64_t i = 0; i < m; i++) /* what lies between the rows */
             for (int64_t j = n; j < n + gap; j++)
                 ck_assert(bits_of(g.out[i * (n + gap) + j]) == canary);
@@ -316,6 +346,67 @@ START_TEST(several_chunks)
 }
 END_TEST
 
+/* Columns from a multiple of 32 on, k from an even one on, and the way back. */
+START_TEST(parts_of_packed_codes)
+{
+    enum { N = 101, K = 301 };
+    uint64_t state = 15;
+
+    for (int t = 1; t < TYPES; t++) {
+        struct side lhs = make_side(types[t], K_RUNS, 5, K, true, &state);
+        struct side rhs = make_side(types[t], GATHERED, N, K, true, &state);
+        const size_t bytes = octet_dtype_bytes(types[t]);
+        for (size_t s = 0; s < crew.sets && crew.workers[s][0]; s++) {
+            octet_workers *workers = crew.workers[s][random_next(&state) % THREAD_COUNTS];
+            struct packed packed = pack_side(workers, &rhs, N, K);
+            for (int64_t column = 0; column < N; column += 32)
+                for (int64_t from = 0; from < K; from += 34) {
+                    int64_t m = 1 + from % 5, n = N - column, k = K - from;
+                    struct side a = lhs, b = rhs;
+                    float *out = malloc((size_t)(m * n) * sizeof(float)), *want;
+                    char *back = malloc((size_t)(n * k) * bytes);
+                    a.values = malloc((size_t)(m * k) * sizeof(float));
+                    b.values = malloc((size_t)(n * k) * sizeof(float));
+                    for (int64_t i = 0; i < m * k; i++)
+                        a.values[i] = lhs.values[i / k * K + from + i % k];
+                    for (int64_t i = 0; i < n * k; i++)
+                        b.values[i] = rhs.values[(column + i / k) * K + from + i % k];
+                    struct oct_gemm g = {
+                        .m = m,
+                        .n = n,
+                        .k = k,
+                        .lhs = {.dtype = types[t],
+                                .data = (const char *)lhs.side.data + (size_t)from * bytes,
+                                .free_stride = lhs.free[1],
+                                .depth_stride = 1},
+                        .rhs = packed.side,
+                        .out = out,
+                        .out_stride = n};
+                    g.rhs.packed_free = column, g.rhs.packed_from = from;
+                    want = ref_product(&a, &b, m, n, k);
+                    ck_assert_int_eq(oct_gemm_run(workers, NULL, &g, 1, NULL), OCTET_OK);
+                    compare(workers, &g, out, want, "part of packed codes");
+                    ck_assert_int_eq(oct_gemm_unpack(workers, NULL, &g.rhs, n, k, back, 1, n, NULL),
+                                     OCTET_OK);
+                    for (int64_t i = 0; i < n * k; i++) {
+                        int64_t at = rhs.free[column + i % n] + rhs.depth[from + i / n];
+                        ck_assert_mem_eq(back + (size_t)i * bytes,
+                                         (const char *)rhs.side.data + at * (int64_t)bytes, bytes);
+                    }
+                    free(out);
+                    free(want);
+                    free(back);
+                    free(a.values);
+                    free(b.values);
+                }
+            ck_assert(fenced_destroy(&packed.codes));
+        }
+        free_side(&lhs);
+        free_side(&rhs);
+    }
+}
+END_TEST
+
 /* -128 * -128 * 131072 wraps to -2^31, as int32 sums do. */
 START_TEST(integers_wrap)
 {
@@ -327,7 +418,8 @@ START_TEST(integers_wrap)
         struct oct_gemm_side side = {
             .dtype = OCTET_DTYPE_S8, .data = ones, .free_stride = K, .depth_stride = 1};
         float out = 0;
-        struct oct_gemm g = {1, 1, K, side, side, &out, 1};
+        struct oct_gemm g = {
+            .m = 1, .n = 1, .k = K, .lhs = side, .rhs = side, .out = &out, .out_stride = 1};
         if (!crew.workers[s][0])
             continue;
         ck_assert_int_eq(oct_gemm_run(crew.workers[s][0], NULL, &g, 1, NULL), OCTET_OK);
@@ -356,7 +448,8 @@ START_TEST(lists_share_the_workers)
         lhs[i] = make_side(a, (enum layout)(i % LAYOUTS), m, k, false, &state);
         rhs[i] = make_side(b, (enum layout)(i / 2 % LAYOUTS), n, k, false, &state);
         want[i] = ref_product(&lhs[i], &rhs[i], m, n, k);
-        list[i] = (struct oct_gemm){m, n, k, lhs[i].side, rhs[i].side, NULL, n};
+        list[i] = (struct oct_gemm){
+            .m = m, .n = n, .k = k, .lhs = lhs[i].side, .rhs = rhs[i].side, .out_stride = n};
         /* a table where there may be a stride of 0 */
         list[i].lhs.free = lhs[i].free, list[i].rhs.free = rhs[i].free;
     }
@@ -405,7 +498,8 @@ START_TEST(deadlines_are_noticed)
             struct octet_cancel cancel = {.deadline_ns = octet_now_ns() + 20000000};
             struct oct_gemm_side side = {
                 .dtype = OCTET_DTYPE_F8_E4M3FN, .data = data, .free = zeros, .depth_stride = 1};
-            struct oct_gemm g = {M, N, K, side, side, out, N};
+            struct oct_gemm g = {
+                .m = M, .n = N, .k = K, .lhs = side, .rhs = side, .out = out, .out_stride = N};
             uint64_t begin = octet_now_ns();
             ck_assert_int_eq(oct_gemm_run(crew.workers[s][t], &cancel, &g, 1, &err),
                              OCTET_DEADLINE_EXCEEDED);
@@ -428,6 +522,7 @@ void add_gemm_tests(Suite *suite)
     tcase_add_test(tests, all_edges_of_blocks);
     tcase_add_test(tests, special_values);
     tcase_add_test(tests, several_chunks);
+    tcase_add_test(tests, parts_of_packed_codes);
     tcase_add_test(tests, integers_wrap);
     tcase_add_test(tests, lists_share_the_workers);
     tcase_add_test(tests, nothing_to_do);
