@@ -1,13 +1,20 @@
-/* The kernels that run on devices: their names. The text is in kernels/, one for all drivers, in a
- * dialect that kernels/opencl.h and kernels/cuda.h translate. */
+/* The kernels that run on devices: their names. The text is in kernels/, one for all drivers:
+ * plan.h, numbers.h, elements.h, product.h, in that order, behind the driver's own dialect
+ * (kernels/opencl.h, kernels/cuda.h). */
 #ifndef OCTET_BACKENDS_KERNELS_H
 #define OCTET_BACKENDS_KERNELS_H
 
 /* name */
 #define OCT_DEVICE_KERNELS(X)                                                                      \
-    X(amax)                                                                                        \
+    X(amax_rows)                                                                                   \
+    X(amax_columns)                                                                                \
+    X(scales)                                                                                      \
     X(quantize)                                                                                    \
-    X(gemm)
+    X(scale)                                                                                       \
+    X(cast)                                                                                        \
+    X(mask)                                                                                        \
+    X(gemm_codes)                                                                                  \
+    X(gemm_numbers)
 
 enum oct_device_kernel {
 #define OCT_DEVICE_KERNEL(name) OCT_KERNEL_##name,

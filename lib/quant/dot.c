@@ -4,13 +4,12 @@
 #include <string.h>
 
 #include "quant/panels.h"
-#include "quant/passes_private.h"
+#include "quant/pass.h"
 #include "quant/sparsity.h"
 
-/* Channelwise along all axes that are not contracted, tiles along the last one that is. */
-static enum octet_status choose_how(int32_t rank, const int32_t *contracting, int32_t count,
-                                    const char *tile_size, const char *tile_field,
-                                    struct oct_how *how, struct octet_error *err)
+enum octet_status oct_dot_how(int32_t rank, const int32_t *contracting, int32_t count,
+                              const char *tile_size, const char *tile_field, struct oct_how *how,
+                              struct octet_error *err)
 {
     *how = (struct oct_how){.channelwise = (1u << rank) - 1, .tiled_axis = -1};
     for (int32_t i = 0; i < count; i++)
@@ -58,7 +57,7 @@ enum octet_status oct_dot_quantize(struct oct_pass *pass, bool is_lhs, bool fore
     status = check_block(setting, tile, "rule.tile_size", err);
     if (status == OCTET_OK)
         status =
-            choose_how(side->original.rank, is_lhs ? dims->lhs_contracting : dims->rhs_contracting,
+            oct_dot_how(side->original.rank, is_lhs ? dims->lhs_contracting : dims->rhs_contracting,
                        dims->contracting_count, tile, "rule.tile_size", &how, err);
     if (status != OCTET_OK)
         return status;
@@ -79,8 +78,7 @@ enum octet_status oct_dot_shapes(struct oct_pass *pass, struct octet_error *err)
     return status;
 }
 
-/* Axis of the result for each of batch axes, lhs' free and rhs' free ones. */
-static void result_axes(const struct oct_matmul *matmul, int32_t *axes)
+void oct_dot_result_axes(const struct oct_matmul *matmul, int32_t *axes)
 {
     for (int32_t i = 0; i < OCTET_AXES_MAX; i++)
         axes[i] = matmul->is_turned ? matmul->result_axes[i] : i;
@@ -98,7 +96,7 @@ enum octet_status oct_dot_forward(struct oct_pass *pass, struct octet_error *err
 
     op->record->lhs = pass->lhs.value.quantized;
     op->record->rhs = pass->rhs.value.quantized;
-    result_axes(pass->matmul, axes);
+    oct_dot_result_axes(pass->matmul, axes);
     if (!pass->lhs.value.is_quantized && !pass->rhs.value.is_quantized)
         oct_product_turn(&product, axes);
     return oct_product_run(op->compute, &product, &op->out->out, err);
@@ -118,43 +116,39 @@ struct gradient {
     struct octet_quantized *g_quantized, *y_quantized;
 };
 
-/* g is contracted with y's free axes; y's contracting axes, in ascending order, are x's. */
-static void choose_dims(struct gradient *gradient, const struct octet_dot_dims *forward,
-                        const int32_t *axes)
+void oct_gradient_dims(const struct octet_dot_dims *forward, const struct octet_array *x,
+                       const struct octet_array *y, bool for_lhs, const int32_t *axes,
+                       struct octet_dot_dims *dims, int32_t *result_axes)
 {
-    const struct octet_array *x = oct_value_shape(&gradient->x->value);
-    const struct octet_array *y = oct_value_shape(&gradient->y->value);
-    bool lhs = gradient->for_lhs;
-    const int32_t *x_contracting = lhs ? forward->lhs_contracting : forward->rhs_contracting;
-    const int32_t *y_contracting = lhs ? forward->rhs_contracting : forward->lhs_contracting;
-    const int32_t *x_batch = lhs ? forward->lhs_batch : forward->rhs_batch;
-    const int32_t *y_batch = lhs ? forward->rhs_batch : forward->lhs_batch;
+    const int32_t *x_contracting = for_lhs ? forward->lhs_contracting : forward->rhs_contracting;
+    const int32_t *y_contracting = for_lhs ? forward->rhs_contracting : forward->lhs_contracting;
+    const int32_t *x_batch = for_lhs ? forward->lhs_batch : forward->rhs_batch;
+    const int32_t *y_batch = for_lhs ? forward->rhs_batch : forward->lhs_batch;
     int32_t contracting = forward->contracting_count, batch = forward->batch_count;
     int32_t x_free[OCTET_AXES_MAX], y_free[OCTET_AXES_MAX];
     int32_t x_count = oct_free_axes(x->rank, x_contracting, contracting, x_batch, batch, x_free);
     int32_t y_count = oct_free_axes(y->rank, y_contracting, contracting, y_batch, batch, y_free);
-    struct octet_dot_dims *dims = &gradient->dims;
     int32_t at = 0;
 
     *dims = (struct octet_dot_dims){.contracting_count = y_count, .batch_count = batch};
     for (int32_t i = 0; i < batch; i++) {
         dims->lhs_batch[i] = axes[i];
         dims->rhs_batch[i] = y_batch[i];
-        gradient->result_axes[at++] = x_batch[i];
+        result_axes[at++] = x_batch[i];
     }
     for (int32_t i = 0; i < y_count; i++) {
-        dims->lhs_contracting[i] = axes[batch + (lhs ? x_count : 0) + i];
+        dims->lhs_contracting[i] = axes[batch + (for_lhs ? x_count : 0) + i];
         dims->rhs_contracting[i] = y_free[i];
     }
-    axes += batch + (lhs ? 0 : y_count); /* x's free ones, which come as they stand in g */
+    axes += batch + (for_lhs ? 0 : y_count); /* x's free ones, which come as they stand in g */
     for (int32_t axis = 0; axis < batch + x_count + y_count; axis++)
         for (int32_t i = 0; i < x_count; i++)
             if (axes[i] == axis)
-                gradient->result_axes[at++] = x_free[i];
+                result_axes[at++] = x_free[i];
     for (int32_t axis = 0; axis < y->rank; axis++)
         for (int32_t i = 0; i < contracting; i++)
             if (y_contracting[i] == axis)
-                gradient->result_axes[at++] = x_contracting[i];
+                result_axes[at++] = x_contracting[i];
 }
 
 /* The scale of y as g's axes have it: their order differs where batch axes stand elsewhere. */
@@ -228,7 +222,7 @@ static enum octet_status quantize_gradient(struct oct_op *op, const struct gradi
     if (status == OCTET_OK)
         status = check_block(gradient->grad, gradient->tile_size, gradient->tile_field, err);
     if (status == OCTET_OK)
-        status = choose_how(g->rank, dims->lhs_contracting, dims->contracting_count,
+        status = oct_dot_how(g->rank, dims->lhs_contracting, dims->contracting_count,
                             gradient->tile_size, gradient->tile_field, &how, err);
     if (status != OCTET_OK)
         return status;
@@ -249,7 +243,7 @@ static enum octet_status quantize_residual(struct oct_op *op, const struct gradi
         check_block(gradient->residual, gradient->tile_size, gradient->tile_field, err);
 
     if (status == OCTET_OK)
-        status = choose_how(array.rank, dims->rhs_contracting, dims->contracting_count,
+        status = oct_dot_how(array.rank, dims->rhs_contracting, dims->contracting_count,
                             gradient->tile_size, gradient->tile_field, &how, err);
     if (status == OCTET_OK)
         status = oct_value_quantize(op, &array, gradient->residual, &how, gradient->tile_field,
@@ -296,8 +290,10 @@ static enum octet_status backward_one(struct oct_pass *pass, struct gradient *gr
     octet_arena *outer = op->work.arena, *inner = NULL;
     int32_t axes[OCTET_AXES_MAX];
 
-    result_axes(pass->matmul, axes);
-    choose_dims(gradient, &pass->matmul->dims, axes);
+    oct_dot_result_axes(pass->matmul, axes);
+    oct_gradient_dims(&pass->matmul->dims, oct_value_shape(&gradient->x->value),
+                      oct_value_shape(&gradient->y->value), gradient->for_lhs, axes,
+                      &gradient->dims, gradient->result_axes);
     if (op->record == &op->unused) {
         inner = octet_arena_create_within(outer);
         if (!inner)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "quant/panels.h"
-#include "quant/passes_private.h"
+#include "quant/pass.h"
 
 struct equation {
     char lhs[OCTET_AXES_MAX + 1], rhs[OCTET_AXES_MAX + 1], result[OCTET_AXES_MAX + 1];

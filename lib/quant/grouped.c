@@ -13,7 +13,7 @@
 
 #include "kernels/kernels.h"
 #include "quant/panels.h"
-#include "quant/passes_private.h"
+#include "quant/pass.h"
 
 /* ---- checks ---- */
 

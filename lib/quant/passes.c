@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/float_env.h"
-#include "quant/passes_private.h"
+#include "quant/pass.h"
 #include "quant/sparsity.h"
 
 /* What forward leaves, at the start of its block; codes, scales and bounds stand behind it. */

@@ -1,7 +1,8 @@
 /* What dot.c and grouped.c give to passes.c: the parts of one call, each on sides that the part
- * before has left, in this process or in a block between passes. */
-#ifndef OCTET_QUANT_PASSES_PRIVATE_H
-#define OCTET_QUANT_PASSES_PRIVATE_H
+ * before has left, in this process or in a block between passes. lib/backends, which runs the same
+ * calls on a device, takes from here what is known without numbers. */
+#ifndef OCTET_QUANT_PASS_H
+#define OCTET_QUANT_PASS_H
 
 #include "quant/operand.h"
 #include "quant/passes.h"
@@ -33,6 +34,20 @@ enum octet_status oct_grouped_shapes(struct oct_pass *pass,
 /* Checks group sizes and the scales of operands that came quantized. */
 enum octet_status oct_grouped_sizes(struct oct_pass *pass, const struct octet_array *sizes,
                                     struct octet_error *err) OCTET_MUST_CHECK;
+
+/* Channelwise along all axes that are not contracted, tiles along the last one that is. */
+enum octet_status oct_dot_how(int32_t rank, const int32_t *contracting, int32_t count,
+                              const char *tile_size, const char *tile_field, struct oct_how *how,
+                              struct octet_error *err) OCTET_MUST_CHECK;
+/* Axis of the result for each of batch axes, lhs' free and rhs' free ones. axes: OCTET_AXES_MAX. */
+void oct_dot_result_axes(const struct oct_matmul *matmul, int32_t *axes);
+/* The product that gives one operand's gradient (x's; of lhs, or of rhs): g, whose axes are the
+ * result's (axes), is contracted with the free axes of y, the other operand. y's contracting axes,
+ * in ascending order, are x's. result_axes: of the gradient, for batch axes, those of g that are
+ * left, those of y. */
+void oct_gradient_dims(const struct octet_dot_dims *forward, const struct octet_array *x,
+                       const struct octet_array *y, bool for_lhs, const int32_t *axes,
+                       struct octet_dot_dims *dims, int32_t *result_axes);
 
 /* One side's quantization, or (foresees) what it will be. */
 enum octet_status oct_dot_quantize(struct oct_pass *pass, bool is_lhs, bool foresees,
