@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "numbers.h"
+#include "progress.h"
 
 void bench_text(struct bench_row *row, const char *name, const char *title, const char *text)
 {
@@ -32,40 +32,6 @@ struct bench_row *bench_add(struct bench *bench)
     return row;
 }
 
-void bench_fill(float *to, size_t count, uint64_t seed)
-{
-    uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
-
-    for (size_t i = 0; i < count; i++) {
-        float sum = 0;
-        for (int k = 0; k < 4; k++) { /* four uniform numbers make a bell */
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            sum += (float)(state >> 40) * 0x1p-24f - 0.5f;
-        }
-        to[i] = sum;
-    }
-}
-
-/* "model name : AMD EPYC ..." of Linux; "" where there is none. */
-static void cpu_name(char *out, size_t size)
-{
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    char line[512];
-
-    out[0] = '\0';
-    while (file && !out[0] && fgets(line, sizeof line, file)) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon || colon[1] != ' ')
-            continue;
-        line[strcspn(line, "\n")] = '\0';
-        snprintf(out, size, "%s", colon + 2);
-    }
-    if (file)
-        fclose(file);
-}
-
 static void print_json_times(struct output *out, const struct bench_row *row)
 {
     if (!row->times)
@@ -86,18 +52,9 @@ static void print_json_times(struct output *out, const struct bench_row *row)
 static void print_json(const struct bench *bench)
 {
     struct output *out = bench->session->out;
-    char name[256];
 
-    cpu_name(name, sizeof name);
-    output_text(out, "{\n  \"machine\": {\n    \"cpu\": ");
-    json_text(out, name);
-    output_printf(out, ",\n    \"cpus\": %ld,\n    \"cpu_features\": [",
-                  sysconf(_SC_NPROCESSORS_ONLN));
-    for (size_t i = 0; octet_cpu_feature(i); i++)
-        output_printf(out, "%s\"%s\"", i ? ", " : "", octet_cpu_feature(i));
-    output_printf(out,
-                  "],\n    \"version\": \"%s\",\n    \"git_commit\": \"%s\"\n  },\n  \"rows\": [",
-                  octet_version(), octet_git_commit());
+    bench_print_machine(bench);
+    output_text(out, ",\n  \"rows\": [");
     for (size_t r = 0; r < bench->count; r++) {
         const struct bench_row *row = &bench->rows[r];
         output_text(out, r ? ",\n    {" : "\n    {");
@@ -197,59 +154,162 @@ static bool print_tables(const struct bench *bench)
     return good;
 }
 
-int run_bench(struct session *session)
-{
-    static const struct {
-        const char *name;
-        enum octet_status (*run)(struct bench *bench, struct octet_error *err);
-        const char *about; /* above the table */
-    } kinds[] = {
-        {"gemm", bench_gemm,
-         "float8_e4m3fn [M, K] x [K, N] to float32, row-major, with a scale for each row and each "
-         "column\n"
-         "peer: sgemm, float32, row-major; one thread each; a multiply-add counts as 2\n"
-         "of each shape the fastest kernels beside the faster peer come first\n\n"},
-        {"quantize", bench_quantize,
-         "[M, K], row-major, to float8_e4m3fn with a scale for each row\n"
-         "peer: memcpy of the same array; one thread each; GB/s counts the bytes of the array, "
-         "which are read\n\n"},
-        {"step", bench_step,
-         "a training step and a forward pass of small DeepSeek models with an MTP layer: tiny 287 "
-         "thousand\n"
-         "parameters and 2 x 32 tokens, med 20.4 million and 4 x 128; medians\n"
-         "peer: MaxText on JAX 0.10.2 with Qwix 0.1.8, recorded on two cores of an AMD EPYC "
-         "(scripts/bench-jax\n"
-         "measures it here); ratio: its step over ours\n\n"},
-        {"rpc", bench_rpc,
-         "calls one after another; peer: the same in this process\n"
-         "us: microseconds of a whole call; MB/s counts the bytes of its request\n\n"},
-    };
-    const char *topic = session->arguments->topic;
-    struct octet_error err = {0};
+/* Who takes part in what is compared. */
+enum { WITH_SETS = 1, WITH_BLAS = 2, WITH_PEAKS = 4 };
 
-    for (size_t i = 0; topic && i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(topic, kinds[i].name) != 0)
-            continue;
-        struct bench *bench = OCTET_NEW(session->arena, struct bench);
-        if (!bench) {
-            octet_arena_exhausted(session->arena, &err);
-            return report(session, &err);
-        }
-        bench->session = session;
-        if (kinds[i].run(bench, &err) != OCTET_OK)
-            return report(session, &err);
-        if (!session->arguments->json)
-            output_text(session->out, kinds[i].about);
-        if (session->arguments->json) {
-            print_json(bench);
-        } else if (!print_tables(bench)) {
-            octet_arena_exhausted(session->arena, &err);
-            return report(session, &err);
-        }
-        return EXIT_FINE;
+static const struct kind {
+    const char *name;
+    enum octet_status (*run)(struct bench *bench, struct octet_error *err);
+    unsigned with;
+    const char *options; /* that it reads */
+    const char *about;   /* NULL: run says it */
+} kinds[] = {
+    {"gemm", bench_gemm, WITH_SETS | WITH_BLAS | WITH_PEAKS,
+     "shape dtype layout kernels core cold runs threads", NULL},
+    {"gemv", bench_gemv, WITH_SETS | WITH_BLAS | WITH_PEAKS,
+     "shape dtype layout kernels core cold runs threads", NULL},
+    {"gmm", bench_gmm, WITH_SETS | WITH_BLAS | WITH_PEAKS,
+     "shape experts top dtype layout kernels core cold runs threads", NULL},
+    {"vjp", bench_vjp, WITH_SETS | WITH_BLAS | WITH_PEAKS,
+     "shape dtype kernels core cold runs threads", NULL},
+    {"quantize", bench_quantize, WITH_SETS | WITH_PEAKS, "shape dtype kernels cold runs threads",
+     NULL},
+    {"peaks", bench_list_peaks, WITH_PEAKS, "threads", NULL},
+    {"step", bench_step, 0, "model arm dtype runs threads",
+     "step: a training step and a forward pass of small DeepSeek models with an MTP layer: tiny "
+     "287 thousand\n"
+     "parameters and 2 x 32 tokens, med 20.4 million and 4 x 128; medians\n"
+     "peer: MaxText on JAX 0.10.2 with Qwix 0.1.8, recorded on two cores of an AMD EPYC "
+     "(scripts/bench-jax\n"
+     "measures it here); ratio: its step over ours\n"},
+    {"rpc", bench_rpc, 0, "",
+     "rpc: calls one after another; peer: the same in this process\n"
+     "us: microseconds of a whole call; MB/s counts the bytes of its request\n"},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+/* "shape dtype": is it one of the words? */
+static bool is_word(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (const char *at = words; *at; at += at[0] == ' ') {
+        size_t next = strcspn(at, " ");
+        if (next == length && memcmp(at, word, length) == 0)
+            return true;
+        at += next;
     }
+    return false;
+}
+
+/* An option that the kind would not read was meant for another. */
+static enum octet_status check_options(const struct kind *kind, const struct arguments *a,
+                                       struct octet_error *err)
+{
+    const struct {
+        const char *name;
+        bool is_given;
+    } given[] = {{"shape", a->shapes.count > 0},
+                 {"dtype", a->dtype != NULL},
+                 {"layout", a->layout != NULL},
+                 {"kernels", a->kernels != NULL},
+                 {"core", a->core != NULL},
+                 {"cold", a->cold},
+                 {"runs", a->runs > 0},
+                 {"threads", a->threads > 0},
+                 {"experts", a->experts > 0},
+                 {"top", a->top > 0},
+                 {"model", a->bench_model != NULL},
+                 {"arm", a->arm != NULL}};
+
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (given[i].is_given && !is_word(kind->options, given[i].name))
+            return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
+                              "option --%s has no effect on %s, which takes %s%s", given[i].name,
+                              kind->name, kind->options[0] ? "--" : "no option of these",
+                              kind->options[0] ? kind->options : "");
+    return OCTET_OK;
+}
+
+static enum octet_status make_sweep(struct bench *bench, struct octet_error *err)
+{
+    long largest = bench_cache_bytes(3) ? bench_cache_bytes(3) : 32L << 20;
+
+    bench->sweep_bytes = 2 * (size_t)largest;
+    bench->sweep = octet_arena_alloc_unset(bench->session->arena, bench->sweep_bytes);
+    if (!bench->sweep)
+        return octet_arena_exhausted(bench->session->arena, err);
+    memset(bench->sweep, 1, bench->sweep_bytes);
+    return OCTET_OK;
+}
+
+static enum octet_status run_kind(struct bench *bench, const struct kind *kind,
+                                  struct octet_error *err)
+{
+    const struct arguments *a = bench->session->arguments;
+    enum octet_status status = check_options(kind, a, err);
+
+    bench->threads = a->threads ? (int32_t)a->threads : 1;
+    bench->cold = a->cold;
+    bench->about = kind->about;
+    bench->peaks.read_gbytes_per_s = NAN;
+    if (status == OCTET_OK && (kind->with & WITH_SETS))
+        status = bench_open_sets(bench, err);
+    if (status == OCTET_OK && (kind->with & WITH_BLAS))
+        status = bench_open_peers(bench, err);
+    if (status == OCTET_OK && bench->cold)
+        status = make_sweep(bench, err);
+    if (kind->with)
+        progress_start(octet_arena_format(bench->session->arena, "bench %s", kind->name));
+    if (status == OCTET_OK && (kind->with & WITH_PEAKS))
+        status = bench_measure_peaks(bench, err);
+    if (status == OCTET_OK)
+        status = kind->run(bench, err);
+    if (kind->with)
+        progress_end();
+    bench_close(bench);
+    return status;
+}
+
+static int unknown_kind(const char *topic)
+{
     fputs("octet bench: the benchmark is '", stderr);
     print_safe(topic ? topic : "");
-    fputs("', expected gemm, quantize, step or rpc\n", stderr);
+    fputs("', expected ", stderr);
+    for (size_t i = 0; i < KINDS; i++)
+        fprintf(stderr, "%s%s", kinds[i].name, i + 2 < KINDS ? ", " : i + 1 < KINDS ? " or " : "");
+    fputc('\n', stderr);
     return EXIT_FAILED;
+}
+
+int run_bench(struct session *session)
+{
+    const char *topic = session->arguments->topic;
+    struct octet_error err = {0};
+    size_t i = 0;
+
+    while (i < KINDS && (!topic || strcmp(topic, kinds[i].name) != 0))
+        i++;
+    if (i == KINDS)
+        return unknown_kind(topic);
+    struct bench *bench = OCTET_NEW(session->arena, struct bench);
+    if (!bench) {
+        octet_arena_exhausted(session->arena, &err);
+        return report(session, &err);
+    }
+    bench->session = session;
+    if (run_kind(bench, &kinds[i], &err) != OCTET_OK)
+        return report(session, &err);
+    if (session->arguments->json) {
+        print_json(bench);
+        return EXIT_FINE;
+    }
+    if (bench->about)
+        output_text(session->out, bench->about);
+    bench_print_peaks(bench);
+    output_text(session->out, "\n");
+    if (print_tables(bench))
+        return EXIT_FINE;
+    octet_arena_exhausted(session->arena, &err);
+    return report(session, &err);
 }

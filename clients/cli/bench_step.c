@@ -334,6 +334,10 @@ enum octet_status bench_step(struct bench *bench, struct octet_error *err)
     struct session *session = bench->session;
     const struct arguments *a = session->arguments;
     const char *dtype = a->dtype ? a->dtype : "float32";
+
+    if (strcmp(dtype, "float32") != 0 && strcmp(dtype, "bfloat16") != 0)
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
+                          "option --dtype: step takes float32 or bfloat16, not '%s'", dtype);
     enum octet_status status =
         octet_workers_create(getenv("OCTET_CPU"), (int32_t)a->threads, &session->workers, err);
 

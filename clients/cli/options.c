@@ -116,13 +116,20 @@ const struct command commands[] = {
      run_train},
     {"plot", COMMAND_PLOT, "[NAME=]FILE.csv ...", "curves of training runs as one SVG",
      "Draws columns of CSV files that octet train --csv wrote over their column 'step'.", run_plot},
-    {"bench", COMMAND_BENCH, "gemm|quantize|step|rpc", "speed beside a peer's in the same run",
-     "gemm: a product of codes with each kernel set, beside OpenBLAS's sgemm (one thread each);\n"
-     "quantize: float8_e4m3fn by rows, beside a copy of the same bytes;\n"
+    {"bench", COMMAND_BENCH, "gemm|gemv|gmm|vjp|quantize|peaks|step|rpc",
+     "speed beside a peer's in the same run",
+     "gemm: products of codes with each kernel set, beside OpenBLAS's sgemm;\n"
+     "gemv: the same with few rows and a weight that no cache holds, beside sgemv;\n"
+     "gmm: the grouped product of a layer of experts, beside a loop of sgemm;\n"
+     "vjp: a matmul of training under fp8_full, forward and both gradients, beside three sgemm;\n"
+     "quantize: codes by rows, beside a copy of the same bytes;\n"
+     "peaks: what this machine's instructions and memory give at most;\n"
      "step: a training step and a forward pass of small DeepSeek models, beside JAX's recorded "
      "time;\n"
      "rpc: calls to the daemon of --server, beside the same calls in this process.\n"
-     "Runs alternate, and the best time of each counts. Ratios above 1 are in Octet's favour.",
+     "All sides take turns in one process. OpenBLAS runs with its kernels for Haswell and with "
+     "those for the\n"
+     "best AVX-512 core, each a copy of the library. Ratios above 1 are in Octet's favour.",
      run_bench},
     {"info", COMMAND_INFO, "", "version, limits and known models",
      "Prints facts of this program, or with --server of a daemon.", run_info},
@@ -280,12 +287,29 @@ const struct option options[] = {
     {"arm", "none|fp8|fp8mtp|all",
      "step: not quantized, fp8_full without and with the MTP block (default: all)", COMMAND_BENCH,
      OPTION_TEXT, 0, AT(arm)},
-    {"dtype", "float32|bfloat16", "step: the type that is computed in (default: float32)",
+    {"shape", "MxKxN",
+     "what is multiplied; each part may be a list, 1,8x2048x512,1024; may be repeated (gmm: "
+     "TOKENSxKxN; quantize: MxK)",
+     COMMAND_BENCH, OPTION_LIST, 0, AT(shapes)},
+    {"dtype", "TYPE[xTYPE],...",
+     "types of both operands: e4m3 (default), e5m2, int8, bf16, f32; quantize: f32xe4m3; step: "
+     "float32 or bfloat16",
      COMMAND_BENCH, OPTION_TEXT, 0, AT(dtype)},
-    {"runs", "N", "step: timed runs (default: 60 of tiny, 12 of med)", COMMAND_BENCH, OPTION_NUMBER,
-     0, AT(runs)},
-    {"threads", "N", "step: threads that compute (default: one for each CPU)", COMMAND_BENCH,
-     OPTION_NUMBER, 0, AT(threads)},
+    {"layout", "kn|nk|both", "rhs is [K,N] (default) or [N,K]", COMMAND_BENCH, OPTION_TEXT, 0,
+     AT(layout)},
+    {"kernels", "SET,...", "kernel sets (default: all that the CPU has)", COMMAND_BENCH,
+     OPTION_TEXT, 0, AT(kernels)},
+    {"core", "NAME,...", "OpenBLAS's kernels (default: Haswell, and Cooperlake or SkylakeX)",
+     COMMAND_BENCH, OPTION_TEXT, 0, AT(core)},
+    {"experts", "N", "gmm: matrices (default: 64)", COMMAND_BENCH, OPTION_NUMBER, 0, AT(experts)},
+    {"top", "N", "gmm: of which each token goes to that many (default: 8)", COMMAND_BENCH,
+     OPTION_NUMBER, 0, AT(top)},
+    {"cold", NULL, "empty the caches before each run", COMMAND_BENCH, OPTION_FLAG, 0, AT(cold)},
+    {"runs", "N", "timed runs (default: about a second of them; step: 60 of tiny, 12 of med)",
+     COMMAND_BENCH, OPTION_NUMBER, 0, AT(runs)},
+    {"threads", "N",
+     "threads that compute, beside one thread (default: one; step: one for each CPU)",
+     COMMAND_BENCH, OPTION_NUMBER, 0, AT(threads)},
     {"infer", NULL, "of a session that only runs the model forward", COMMAND_PLAN, OPTION_FLAG, 0,
      AT(infer)},
     {"output", "OUT", "write the result to this safetensors file", TENSORS | COMMAND_SESSION,
@@ -821,7 +845,8 @@ static bool make_lists(octet_arena *arena, int argc, struct arguments *out)
 {
     struct text_list *lists[] = {
         &out->overrides, &out->against_overrides, &out->require,    &out->forbid, &out->operands,
-        &out->tiles,     &out->contract,          &out->batch_axes, &out->data,   &out->eval};
+        &out->tiles,     &out->contract,          &out->batch_axes, &out->data,   &out->eval,
+        &out->shapes};
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         lists[i]->items = OCTET_NEW_ARRAY(arena, argc + 1, const char *);

@@ -95,7 +95,10 @@ struct arguments {
     /* Of sessions, training, plots and bench step. */
     struct text_list data, eval;
     const char *tokens, *eval_fraction, *plot, *csv, *checkpoint, *data_dir, *mode, *from, *kind;
-    const char *columns, *title, *bench_model, *arm;
+    const char *columns, *title, *bench_model, *arm, *kernels, *core, *layout;
+    struct text_list shapes; /* of bench */
+    int64_t experts, top;
+    bool cold;
     int64_t steps, eval_every, eval_batches, save_every, log_every, lease, runs;
     int64_t first_step;         /* 0: all */
     int64_t seed, document_end; /* -1: not given */

@@ -14,11 +14,12 @@
 enum { QUIET_SECONDS = 2 };
 
 static struct {
-    pthread_mutex_t lock; /* guards stop */
+    pthread_mutex_t lock; /* guards stop and part */
     pthread_cond_t changed;
     pthread_t thread;
     bool running, stop;
     const char *what;
+    char part[64];
 } progress = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void *tell(void *user)
@@ -36,7 +37,8 @@ static void *tell(void *user)
             ; /* woken for no reason */
         if (progress.stop)
             break;
-        fprintf(stderr, "\r%s: %d s (Ctrl-C stops it) ", progress.what, seconds);
+        fprintf(stderr, "\r%s%s%s: %d s (Ctrl-C stops it)\x1b[K ", progress.what,
+                progress.part[0] ? " " : "", progress.part, seconds);
         fflush(stderr);
         shown = true;
     }
@@ -55,11 +57,19 @@ void progress_start(const char *what)
         return;
     progress.what = what;
     progress.stop = false;
+    progress.part[0] = '\0';
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&progress.changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     progress.running = pthread_create(&progress.thread, NULL, tell, NULL) == 0;
+}
+
+void progress_say(const char *part)
+{
+    pthread_mutex_lock(&progress.lock);
+    snprintf(progress.part, sizeof progress.part, "%s", part ? part : "");
+    pthread_mutex_unlock(&progress.lock);
 }
 
 void progress_end(void)

@@ -8,5 +8,7 @@
  * when standard error is no terminal. */
 void progress_start(const char *what);
 void progress_end(void);
+/* What of it is under way, "128x2048x2048"; a copy is kept, NULL is fine. */
+void progress_say(const char *part);
 
 #endif

@@ -620,7 +620,7 @@ COMP_WORDS=(octet "$@"); COMP_CWORD=$#; _octet; echo "${COMPREPLY[@]}"
         self.assertEqual(complete("inspect", "--fo"), [])
         self.assertEqual(complete("dot", "deepseek3-t"), [], "operands are files, which bash completes itself")
         self.assertEqual(complete("dot", "--weight-"), ["--weight-qtype", "--weight-method"])
-        self.assertEqual(complete("bench", "g"), ["gemm"])
+        self.assertEqual(complete("bench", "g"), ["gemm", "gemv", "gmm"])
         self.assertEqual(complete("help", "quan"), ["quantize"])
 
 

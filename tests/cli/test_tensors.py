@@ -455,8 +455,25 @@ class WrongUse(Case):
                 (["dot", x, x, "--threads", "0"], "--threads", "'0'"),
                 (["dot", x, x, "--threads", "2", "--server", "h:1"], "--threads is about this process"),
                 (["gmm", x, x, "1", "--op", "matmul"], "option --op", "gmm, ragged_dot"),
-                (["bench"], "expected gemm, quantize, step or rpc"),
+                (["bench"], "expected gemm, gemv, gmm, vjp, quantize, peaks, step or rpc"),
                 (["bench", "gem"], "'gem'", "expected gemm"),
+                (["bench", "gemm", "--shape", "1x2"], "option --shape: '1x2' is not MxKxN"),
+                (["bench", "gemm", "--shape", "1x2x3x4"], "option --shape: '1x2x3x4'"),
+                (["bench", "gemm", "--shape", "1,x2x3"], "option --shape: '1,x2x3'"),
+                (["bench", "gemm", "--shape", "0x2x3"], "option --shape: '0x2x3'"),
+                (["bench", "gemm", "--shape", "1,2,3,4,5,6,7,8,9x1,2,3,4,5,6,7,8x1,2"], "more than 64 shapes"),
+                (["bench", "quantize", "--shape", "1x2x3"], "option --shape: '1x2x3' is not MxK"),
+                (["bench", "gemm", "--dtype", "e4m3xe9"], "option --dtype: 'e9'", "e4m3, e5m2, int8, bf16, f32"),
+                (["bench", "quantize", "--dtype", "e4m3xf32"], "from float8_e4m3fn to float32"),
+                (["bench", "vjp", "--dtype", "e4m3"], "option --dtype: vjp takes f32 or bf16"),
+                (["bench", "step", "--dtype", "e4m3"], "option --dtype: step takes float32 or bfloat16, not 'e4m3'"),
+                (["bench", "gemm", "--kernels", "scalar,sse9"], "option --kernels: 'sse9' is not a kernel set"),
+                (["bench", "gemm", "--core", "Abacus"], "option --core:"),
+                (["bench", "gemm", "--layout", "mn"], "option --layout: 'mn'", "kn, nk, both"),
+                (["bench", "gemm", "--arm", "fp8"], "option --arm has no effect on gemm"),
+                (["bench", "step", "--shape", "1x2x3"], "option --shape has no effect on step"),
+                (["bench", "gmm", "--experts", "4", "--top", "5"], "option --top: 5 is more than the 4 experts"),
+                (["bench", "gemm", "--threads", "99999"], "threads", "99999"),
                 (["bench", "rpc"], "--server HOST:PORT")):
             self.refused(arguments, *words)
         self.refused(["quantize", x, "--qtype", "int8"], "environment variable 'OCTET_CPU'", "'sse'", env={"OCTET_CPU": "sse"})
@@ -557,28 +574,82 @@ SANITIZED = os.environ.get("OCTET_SANITIZE"), "speed under a sanitizer says noth
 
 @unittest.skipIf(*SANITIZED)
 class Bench(Case):
+    """Figures are there, agree with each other and name their peer; how large they are is no test's business."""
+
+    SMALL = ("--runs", "2", "--kernels", "scalar")
+
+    def rows(self, *arguments):
+        got = json.loads(self.fine("bench", *arguments, "--json").out)
+        machine = got["machine"]
+        self.assertEqual(len(machine["cache_bytes"]), 3)
+        for name in ("cpu", "cpus", "cpu_features", "system", "compiler", "openblas", "version", "git_commit"):
+            self.assertIn(name, machine)
+        self.assertGreater(machine["peaks"]["read_gbytes_per_s"], 0)
+        self.assertGreater(machine["peaks"]["memcpy_gbytes_per_s"], 0)
+        return got["rows"]
+
+    def check(self, row, unit):
+        self.assertGreater(row[unit], 0)
+        self.assertGreaterEqual(row["ms"], row["ms_min"])
+        if row["peer"] == "none":
+            self.assertIsNone(row["ratio"])
+            return
+        self.assertAlmostEqual(row["ratio"], row["peer_ms"] / row["ms"], delta=1e-6 * row["ratio"])
+        self.assertAlmostEqual(row["ratio"], row[unit] / row["peer_" + unit], delta=1e-6 * row["ratio"])
+        self.assertAlmostEqual(row["ratio_best"], row["peer_ms_min"] / row["ms_min"], delta=1e-6 * row["ratio_best"])
+
     def test_quantize_beside_a_copy(self):
-        got = json.loads(self.fine("bench", "quantize", "--json").out)
-        self.assertIn("cpu", got["machine"])
-        self.assertEqual({row["peer"] for row in got["rows"]}, {"memcpy"})
-        self.assertIn("scalar", {row["kernels"] for row in got["rows"]})
-        for row in got["rows"]:
-            self.assertAlmostEqual(row["ratio"], row["gbytes_per_s"] / row["peer_gbytes_per_s"], delta=1e-3 * row["ratio"])
+        rows = self.rows("quantize", *self.SMALL)
+        self.assertEqual([(r["dtype"], r["qtype"], r["m"], r["k"]) for r in rows],
+                         [(d, "float8_e4m3fn", m, k) for d in ("float32", "bfloat16") for m, k in ((256, 1024), (4096, 8192))])
+        for row in rows:
+            self.assertEqual((row["peer"], row["kernels"]), ("memcpy", "scalar"))
+            self.check(row, "gbytes_per_s")
+        rows = self.rows("quantize", *self.SMALL, "--shape", "4x64", "--dtype", "f32xint8", "--cold")
+        self.assertEqual([(r["qtype"], r["operands"]) for r in rows], [("int8", "dram")])
 
     def test_gemm_beside_openblas(self):
-        table = self.fine("bench", "gemm").out
-        self.assertRegex(table, r"^float8_e4m3fn \[M, K\] x \[K, N\] to float32, row-major")
-        self.assertIn("PEER'S GFLOP/s\n", table)
-        got = json.loads(self.fine("bench", "gemm", "--json").out)
-        shapes = [(row["m"], row["k"], row["n"]) for row in got["rows"]]
-        self.assertEqual(shapes, sorted(shapes))
-        for row in got["rows"]:
+        table = self.fine("bench", "gemm", "--shape", "4x64x64", "--runs", "2").out
+        self.assertRegex(table, r"^gemm: float8_e4m3fn x float8_e4m3fn \[M,K\] x \[K,N\] to float32")
+        self.assertRegex(table, "(?m)^M +K +N +KERNELS +GFLOP/s +OF PEAK +PEER +ITS GFLOP/s +RATIO +BEST$")
+        rows = self.rows("gemm", "--shape", "1,4x64x32,48", "--runs", "3", "--dtype", "e4m3,e5m2xe4m3,bf16,f32,int8",
+                         "--layout", "both")
+        sets = {row["kernels"] for row in rows}
+        self.assertIn("scalar", sets)
+        for row in rows:
             self.assertLessEqual({"kernels", "m", "k", "n", "peer", "ratio", "gflops", "peer_gflops"}, set(row))
-            self.assertGreater(row["gflops"], 0)
-            if row["peer"] == "none":
-                self.assertIsNone(row["ratio"])
-            else:
-                self.assertRegex(row["peer"], "^openblas-")
+            self.assertRegex(row["peer"], "^(openblas-.*|none)$")
+            self.assertEqual(row["runs"], 3)
+            self.check(row, "gflops")
+        peers = {row["peer"] for row in rows}
+        seen = {(r["m"], r["n"], r["dtype"], r["rhs"], r["kernels"], r["peer"]) for r in rows}
+        self.assertEqual(len(seen), len(rows))
+        self.assertEqual(len(rows), 2 * 2 * 5 * 2 * len(sets) * len(peers))
+
+    def test_gemv_gmm_and_vjp(self):
+        for row in self.rows("gemv", "--shape", "1,2x64x96", *self.SMALL):
+            self.check(row, "gflops")
+            self.assertGreater(row["gbytes_per_s"], 0)
+            self.assertGreater(row["bandwidth_share"], 0)
+            if row["m"] == 1:
+                self.assertEqual(row["per_single_row"], 1)
+        for row in self.rows("gmm", "--shape", "8x32x16", "--experts", "6", "--top", "2", "--layout", "both", *self.SMALL):
+            self.assertEqual((row["tokens"], row["m"], row["experts"], row["top"]), (8, 16, 6, 2))
+            self.check(row, "gflops")
+        rows = self.rows("vjp", "--shape", "16x32x24", "--dtype", "f32,bf16", *self.SMALL)
+        self.assertEqual({row["dtype"] for row in rows}, {"float32", "bfloat16"})
+        for row in rows:
+            self.check(row, "gflops")
+
+    def test_threads_are_compared_with_one(self):
+        for row in self.rows("gemm", "--shape", "8x64x64", "--threads", "2", *self.SMALL):
+            self.assertEqual((row["peer"], row["threads"]), ("one-thread", 2))
+            self.check(row, "gflops")
+
+    def test_peaks(self):
+        rows = self.rows("peaks")
+        self.assertEqual(len(rows), 5)
+        self.assertGreater(rows[3]["value"], 0)
 
 
 class RemoteIsLocal(Case):
