@@ -13,6 +13,7 @@
     X(scale)                                                                                       \
     X(cast)                                                                                        \
     X(mask)                                                                                        \
+    X(rescale)                                                                                     \
     X(gemm_codes)                                                                                  \
     X(gemm_numbers)
 

@@ -181,3 +181,22 @@ KERNEL(cast)(long count, GLOBAL const uchar *from, long from_type, long to_type,
         put_number(to, to_type, i, x);
     }
 }
+
+/* out = sum * row's scale * column's scale, of sums in F32: the end of a product that a library's
+ * matrix units made. One scale, or one for each row (column) of all the batch. */
+KERNEL(rescale)
+(GLOBAL const float *sum, GLOBAL const float *row_scale, GLOBAL const float *column_scale,
+ long rows, long columns, long row_scales, long column_scales, long type, GLOBAL uchar *out)
+{
+    long row = group_id(0), column = group_id(1) * item_count(0) + item_id(0);
+    float y;
+
+    if (column < columns) {
+        y = sum[row * columns + column];
+        if (row_scales)
+            y *= row_scale[row_scales == 1 ? 0 : row];
+        if (column_scales)
+            y *= column_scale[column_scales == 1 ? 0 : row / rows * columns + column];
+        put_number(out, type, row * columns + column, one_nan(y));
+    }
+}

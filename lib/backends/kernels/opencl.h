@@ -7,6 +7,7 @@
 #define LOCAL __local
 #define LOCAL_POINTER __local
 #define CONSTANT __constant
+#define UNROLL
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 
 #define group_id(d) ((long)get_group_id(d))

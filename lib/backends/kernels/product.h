@@ -64,15 +64,19 @@ FUNCTION void add_one(LOCAL_POINTER const float *a, LOCAL_POINTER const float *b
     float x[OWN], y[OWN];
     int i, j;
 
+    UNROLL
     for (i = 0; i < OWN; i++) {
         x[i] = a[i * SIDE];
         y[i] = b[i * SIDE];
     }
-    for (i = 0; i < OWN; i++)
+    UNROLL
+    for (i = 0; i < OWN; i++) {
+        UNROLL
         for (j = 0; j < OWN; j++) {
             float s = fma_f32(x[i], y[j], sum[i * OWN + j]);
             sum[i * OWN + j] = flushes ? flush(s) : s;
         }
+    }
 }
 
 /* Block sums: the first is the result so far. Of integers they are added as such. */
@@ -80,6 +84,7 @@ FUNCTION void end_block(float *sum, float *total, int is_first, int is_integer, 
 {
     int i;
 
+    UNROLL
     for (i = 0; i < OWN * OWN; i++) {
         if (is_integer)
             total[i] = float_of((is_first ? 0u : bits_of(total[i])) + (uint)(int)sum[i]);
@@ -102,6 +107,7 @@ FUNCTION void add_up(GLOBAL const long *plan, GLOBAL const uchar *lhs, GLOBAL co
     float sum[OWN * OWN];
     long begin;
 
+    UNROLL
     for (d = 0; d < OWN * OWN; d++)
         sum[d] = total[d] = 0.0f;
     for (begin = 0; begin < k; begin += STEP) {
@@ -119,6 +125,7 @@ FUNCTION void add_up(GLOBAL const long *plan, GLOBAL const uchar *lhs, GLOBAL co
         if ((begin + STEP) % BLOCK == 0 || begin + STEP >= k)
             end_block(sum, total, begin < BLOCK, is_integer, flushes);
     }
+    UNROLL
     for (d = 0; d < OWN * OWN; d++)
         total[d] = is_integer ? (float)(int)bits_of(total[d]) : one_nan(total[d]);
 }
@@ -151,7 +158,9 @@ FUNCTION void end_round(GLOBAL const long *plan, GLOBAL const long *panel, long 
     long r_base = panel[PANEL_RHS_SCALE] + offset(plan, PRODUCT_RHS_SCALE_TILE, round);
     int i, j;
 
-    for (i = 0; i < OWN; i++)
+    UNROLL
+    for (i = 0; i < OWN; i++) {
+        UNROLL
         for (j = 0; j < OWN; j++) {
             long m = row + i * SIDE, n = column + j * SIDE;
             float y;
@@ -162,6 +171,7 @@ FUNCTION void end_round(GLOBAL const long *plan, GLOBAL const long *panel, long 
                        r_base + offset(plan, PRODUCT_RHS_SCALE, n));
             result[i * OWN + j] = round == 0 ? y : plus(result[i * OWN + j], y);
         }
+    }
 }
 
 FUNCTION void put_result(GLOBAL const long *plan, GLOBAL const long *panel, long row, long column,
@@ -172,7 +182,9 @@ FUNCTION void put_result(GLOBAL const long *plan, GLOBAL const long *panel, long
 
     if (plan[PRODUCT_ROUNDS] > 1)
         through = plan[PRODUCT_ROUNDING];
-    for (i = 0; i < OWN; i++)
+    UNROLL
+    for (i = 0; i < OWN; i++) {
+        UNROLL
         for (j = 0; j < OWN; j++) {
             long m = row + i * SIDE, n = column + j * SIDE;
             float y = panel[PANEL_DEPTH] ? one_nan(result[i * OWN + j]) : 0.0f;
@@ -183,6 +195,7 @@ FUNCTION void put_result(GLOBAL const long *plan, GLOBAL const long *panel, long
                            offset(plan, PRODUCT_OUT_COLUMN, n),
                        round_to(through, y));
         }
+    }
 }
 
 FUNCTION void multiply(GLOBAL const long *plan, GLOBAL const uchar *lhs, GLOBAL const uchar *rhs,
@@ -197,6 +210,7 @@ FUNCTION void multiply(GLOBAL const long *plan, GLOBAL const uchar *lhs, GLOBAL 
     int x = item_id(0) % SIDE, y = item_id(0) / SIDE;
     float total[OWN * OWN], result[OWN * OWN];
 
+    UNROLL
     for (round = 0; round < OWN * OWN; round++)
         result[round] = 0.0f;
     for (round = 0; round < plan[PRODUCT_ROUNDS]; round++) {
