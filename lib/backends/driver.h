@@ -64,6 +64,9 @@ struct oct_driver {
      * the kernels. */
     enum octet_status (*fast_product)(void *queue, const struct oct_fast_product *product,
                                       struct octet_error *err);
+    /* As octet_backend_peer (backend.h). NULL: the device has no library of its vendor's. */
+    enum octet_status (*peer)(void *queue, int64_t m, int64_t n, int64_t k, int32_t repeats,
+                              struct octet_backend_peer *out, struct octet_error *err);
 };
 
 extern const struct oct_driver oct_driver_opencl, oct_driver_cuda;

@@ -86,5 +86,24 @@ void oct_cuda_stages_free(struct oct_cuda_queue *queue);
 enum octet_status oct_cuda_fast_product(void *queue, const struct oct_fast_product *product,
                                         struct octet_error *err) OCTET_MUST_CHECK;
 void oct_cublaslt_close(struct oct_cuda *cuda);
+enum octet_status oct_cuda_peer(void *queue, int64_t m, int64_t n, int64_t k, int32_t repeats,
+                                struct octet_backend_peer *out,
+                                struct octet_error *err) OCTET_MUST_CHECK;
+
+/* cuBLASLt alone, for peer.c: descriptors and the algorithm once, then as many starts as wanted.
+ * Scales: none. The device is entered. release: in any case, of what was zero before prepare. */
+struct oct_cublaslt_product {
+    void *product, *a, *b, *d, *preference;
+    struct oct_cublaslt_choice choice;
+};
+enum octet_status oct_cublaslt_prepare(struct oct_cuda_queue *queue,
+                                       const struct oct_fast_product *product,
+                                       struct oct_cublaslt_product *it,
+                                       struct octet_error *err) OCTET_MUST_CHECK;
+enum octet_status oct_cublaslt_start(struct oct_cuda_queue *queue,
+                                     const struct oct_fast_product *product,
+                                     const struct oct_cublaslt_product *it,
+                                     struct octet_error *err) OCTET_MUST_CHECK;
+void oct_cublaslt_release(struct oct_cuda_queue *queue, struct oct_cublaslt_product *it);
 
 #endif

@@ -348,4 +348,5 @@ const struct oct_driver oct_driver_cuda = {
     .launch = cuda_launch,
     .wait = cuda_wait,
     .fast_product = oct_cuda_fast_product,
+    .peer = oct_cuda_peer,
 };

@@ -139,12 +139,7 @@ static enum octet_status plan(const struct oct_cuda *cuda, const struct oct_fast
     return OCTET_OK;
 }
 
-/* Descriptors of one product. */
-struct description {
-    void *product, *a, *b, *d, *preference;
-};
-
-static void description_free(const struct oct_cublaslt_api *api, struct description *it)
+static void description_free(const struct oct_cublaslt_api *api, struct oct_cublaslt_product *it)
 {
     if (it->preference)
         (void)api->cublasLtMatmulPreferenceDestroy(it->preference);
@@ -198,7 +193,8 @@ static unsigned describe_scales(const struct oct_cublaslt_api *api, void *produc
 }
 
 static unsigned describe(const struct oct_cublaslt_api *api, const struct oct_fast_product *p,
-                         const struct layout *layout, uint64_t workspace, struct description *it)
+                         const struct layout *layout, uint64_t workspace,
+                         struct oct_cublaslt_product *it)
 {
     int32_t transposed = OCT_CUBLAS_OP_T, as_it_is = OCT_CUBLAS_OP_N;
     int32_t batch = (int32_t)p->batch;
@@ -231,29 +227,46 @@ static unsigned describe(const struct oct_cublaslt_api *api, const struct oct_fa
     return result;
 }
 
-/* One call of the library; its results: NOT_SUPPORTED and the like mean: not for this product. */
+/* Descriptors, and the algorithm that the library takes for them. Results: NOT_SUPPORTED and the
+ * like mean: not for this product. The caller frees `it` either way. */
+static unsigned choose(struct oct_cuda_queue *queue, const struct oct_fast_product *p,
+                       const struct layout *layout, struct oct_cublaslt_product *it)
+{
+    const struct oct_cublaslt *blas = &queue->cuda->blas;
+    int choices = 0;
+    unsigned result = describe(&blas->api, p, layout, queue->workspace_bytes, it);
+
+    if (result == OCT_CUBLAS_SUCCESS)
+        result = blas->api.cublasLtMatmulAlgoGetHeuristic(blas->handle, it->product, it->a, it->b,
+                                                          it->d, it->d, it->preference, 1,
+                                                          &it->choice, &choices);
+    if (result == OCT_CUBLAS_SUCCESS && (choices < 1 || it->choice.state != OCT_CUBLAS_SUCCESS))
+        result = OCT_CUBLAS_NOT_SUPPORTED;
+    return result;
+}
+
+static unsigned start(struct oct_cuda_queue *queue, const struct oct_fast_product *p,
+                      const struct oct_cublaslt_product *it)
+{
+    const struct oct_cublaslt *blas = &queue->cuda->blas;
+    float one = 1, zero = 0;
+    void *out = (void *)(uintptr_t)p->out;
+
+    return blas->api.cublasLtMatmul(
+        blas->handle, it->product, &one, (const void *)(uintptr_t)p->rhs, it->a,
+        (const void *)(uintptr_t)p->lhs, it->b, &zero, out, it->d, out, it->d, it->choice.algorithm,
+        (void *)(uintptr_t)queue->workspace, queue->workspace_bytes, queue->stream);
+}
+
 static unsigned multiply(struct oct_cuda_queue *queue, const struct oct_fast_product *p,
                          const struct layout *layout)
 {
-    const struct oct_cublaslt *blas = &queue->cuda->blas;
-    struct description it = {0};
-    struct oct_cublaslt_choice choice = {0};
-    float one = 1, zero = 0;
-    int choices = 0;
-    void *out = (void *)(uintptr_t)p->out;
-    unsigned result = describe(&blas->api, p, layout, queue->workspace_bytes, &it);
+    struct oct_cublaslt_product it = {0};
+    unsigned result = choose(queue, p, layout, &it);
 
     if (result == OCT_CUBLAS_SUCCESS)
-        result = blas->api.cublasLtMatmulAlgoGetHeuristic(
-            blas->handle, it.product, it.a, it.b, it.d, it.d, it.preference, 1, &choice, &choices);
-    if (result == OCT_CUBLAS_SUCCESS && (choices < 1 || choice.state != OCT_CUBLAS_SUCCESS))
-        result = OCT_CUBLAS_NOT_SUPPORTED;
-    if (result == OCT_CUBLAS_SUCCESS)
-        result = blas->api.cublasLtMatmul(
-            blas->handle, it.product, &one, (const void *)(uintptr_t)p->rhs, it.a,
-            (const void *)(uintptr_t)p->lhs, it.b, &zero, out, it.d, out, it.d, choice.algorithm,
-            (void *)(uintptr_t)queue->workspace, queue->workspace_bytes, queue->stream);
-    description_free(&blas->api, &it);
+        result = start(queue, p, &it);
+    description_free(&queue->cuda->blas.api, &it);
     return result;
 }
 
@@ -366,19 +379,28 @@ static enum octet_status multiply_then_scale(struct oct_cuda_queue *queue,
     return status == OCTET_OK ? scale_after(queue, p, sums.out, err) : status;
 }
 
-static enum octet_status run(struct oct_cuda_queue *queue, const struct oct_fast_product *p,
-                             struct layout *layout, struct octet_error *err)
+/* The library, and a workspace, without which it has fewer algorithms, not none. */
+static enum octet_status make_ready(struct oct_cuda_queue *queue, struct octet_error *err)
 {
-    struct octet_error ignored;
-    unsigned result = OCT_CUBLAS_NOT_SUPPORTED;
+    struct octet_error why;
 
     if (!blas_of(queue->cuda))
         return octet_fail(err, OCTET_UNIMPLEMENTED, "backend", "no cuBLASLt: %s",
                           queue->cuda->blas.reason);
-    /* Without a workspace the library has fewer algorithms, not none. */
-    if (keep(queue, &queue->workspace, &queue->workspace_bytes, WORKSPACE_BYTES, &ignored) ==
+    if (keep(queue, &queue->workspace, &queue->workspace_bytes, WORKSPACE_BYTES, &why) ==
         OCTET_UNAVAILABLE)
-        return octet_fail(err, OCTET_UNAVAILABLE, ignored.field, "%s", ignored.text);
+        return octet_fail(err, OCTET_UNAVAILABLE, why.field, "%s", why.text);
+    return OCTET_OK;
+}
+
+static enum octet_status run(struct oct_cuda_queue *queue, const struct oct_fast_product *p,
+                             struct layout *layout, struct octet_error *err)
+{
+    unsigned result = OCT_CUBLAS_NOT_SUPPORTED;
+    enum octet_status status = make_ready(queue, err);
+
+    if (status != OCTET_OK)
+        return status;
     if (layout->scales == SCALES_VECTORS)
         result = multiply_each(queue, p, layout);
     else if (layout->scales != SCALES_AFTER)
@@ -406,4 +428,30 @@ enum octet_status oct_cuda_fast_product(void *opaque, const struct oct_fast_prod
     status = run(queue, product, &layout, err);
     oct_cuda_leave(queue->cuda);
     return status;
+}
+
+enum octet_status oct_cublaslt_prepare(struct oct_cuda_queue *queue,
+                                       const struct oct_fast_product *product,
+                                       struct oct_cublaslt_product *it, struct octet_error *err)
+{
+    struct layout layout;
+    enum octet_status status = plan(queue->cuda, product, &layout, err);
+
+    if (status == OCTET_OK)
+        status = make_ready(queue, err);
+    if (status == OCTET_OK)
+        status = blas_status(queue->cuda, choose(queue, product, &layout, it), err);
+    return status;
+}
+
+enum octet_status oct_cublaslt_start(struct oct_cuda_queue *queue,
+                                     const struct oct_fast_product *product,
+                                     const struct oct_cublaslt_product *it, struct octet_error *err)
+{
+    return blas_status(queue->cuda, start(queue, product, it), err);
+}
+
+void oct_cublaslt_release(struct oct_cuda_queue *queue, struct oct_cublaslt_product *it)
+{
+    description_free(&queue->cuda->blas.api, it);
 }

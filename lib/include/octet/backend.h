@@ -79,4 +79,20 @@ octet_backend_ragged_dot(octet_backend *backend, const struct octet_compute *com
                          enum octet_grouped_op op, const struct octet_product_options *options,
                          struct octet_product *out, struct octet_error *err) OCTET_MUST_CHECK;
 
+/* Seconds of one product [m,k] x [n,k] on the device, operands there already, medians over
+ * `repeats` turns in which the three follow each other. */
+struct octet_backend_peer {
+    double own;  /* Octet's FAST product: E4M3 x E4M3 with scales by row and column, BF16 out */
+    double fp8;  /* the vendor's library alone: the same without scales */
+    double bf16; /* the vendor's library alone: BF16 x BF16 */
+};
+
+/* For benchmarks: what the device's vendor reaches, beside what Octet makes of it. Errors:
+ * INVALID_ARGUMENT with field "m", "n", "k" or "repeats"; UNIMPLEMENTED where the backend or the
+ * shape has no such product. */
+OCTET_API enum octet_status octet_backend_peer(octet_backend *backend, int64_t m, int64_t n,
+                                               int64_t k, int32_t repeats,
+                                               struct octet_backend_peer *out,
+                                               struct octet_error *err) OCTET_MUST_CHECK;
+
 #endif

@@ -293,6 +293,37 @@ START_TEST(memory_that_ends_within_a_product)
 }
 END_TEST
 
+/* Three sides, a warm-up and `repeats` turns of eight products each; the fake's clock says 0.5 ms
+ * for anything. */
+START_TEST(the_peer_is_timed_by_turns)
+{
+    struct octet_backend_peer peer = {0};
+    struct fake_cuda *fake = fake_control();
+    struct octet_error err;
+    struct device device;
+
+    fake_reset();
+    if (!device_open(&device, "the peer"))
+        return;
+    enum octet_status status = device.driver->peer(device.queue, 32, 48, 64, 3, &peer, &err);
+    if (status == OCTET_UNIMPLEMENTED && !fake) {
+        not_run("the peer", err.text);
+    } else {
+        ck_assert_msg(status == OCTET_OK, "%s", err.text);
+        ck_assert(peer.own > 0 && peer.fp8 > 0 && peer.bf16 > 0);
+        ck_assert_int_eq(device.driver->peer(device.queue, 32, 48, 64, 0, &peer, &err),
+                         OCTET_INVALID_ARGUMENT);
+        ck_assert_int_eq(device.driver->peer(device.queue, 32, 48, 60, 3, &peer, &err),
+                         OCTET_UNIMPLEMENTED);
+    }
+    if (fake) {
+        ck_assert_double_eq_tol(peer.own, 0.0005 / 8, 1e-12);
+        ck_assert_int_eq(fake->products, 3 * (1 + 3) * 8);
+    }
+    device_close(&device);
+}
+END_TEST
+
 void fast_cases(Suite *suite)
 {
     TCase *tests = tcase_create("fast");
@@ -302,5 +333,6 @@ void fast_cases(Suite *suite)
     tcase_add_test(tests, the_library_is_called_no_more_than_needed);
     tcase_add_test(tests, what_the_library_does_not_take_is_unimplemented);
     tcase_add_test(tests, memory_that_ends_within_a_product);
+    tcase_add_test(tests, the_peer_is_timed_by_turns);
     suite_add_tcase(suite, tests);
 }
