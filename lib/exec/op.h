@@ -107,6 +107,6 @@ enum octet_status oct_attention_vjp(struct oct_attention_call *call,
                                     struct octet_error *err) OCTET_MUST_CHECK;
 size_t oct_attention_saved_bytes(int64_t batch, int64_t heads, int64_t length);
 size_t oct_attention_scratch_bytes(const struct octet_array *query, const struct octet_array *value,
-                                   bool backward);
+                                   bool backward, int threads);
 
 #endif

@@ -69,7 +69,7 @@ static uint64_t scratch_of(const oct_program *program, const struct oct_step *st
 
     if (step->is_attention)
         return oct_attention_scratch_bytes(query, &program->slots[step->in[2]].view,
-                                           step->kind == OCT_STEP_VJP);
+                                           step->kind == OCT_STEP_VJP, program->options.threads);
     return code->scratch_bytes ? code->scratch_bytes(program->graph, step->node, step->rule,
                                                      step->kind == OCT_STEP_VJP)
                                : SMALL_SCRATCH_BYTES;

@@ -96,9 +96,12 @@ static int64_t first_seen(const struct oct_softmax *s, int64_t query)
     return s->window > 0 && query >= s->window ? query - s->window + 1 : 0;
 }
 
-int64_t oct_softmax_first_key(const struct oct_softmax *s, int64_t query)
+int64_t oct_softmax_from(const struct oct_softmax *s, int64_t batch, int64_t query)
 {
-    return first_seen(s, query) / 256 * 256;
+    const int64_t run = s->recurs[batch] ? 0 : s->runs[batch * s->length + query];
+    const int64_t seen = first_seen(s, query);
+
+    return run > seen ? run : seen;
 }
 
 static void cap_scores(const struct oct_softmax *s, int64_t n, float *x)
@@ -127,8 +130,7 @@ struct oct_softmax_row oct_softmax_forward_row(const struct oct_softmax *s, int6
                                                int64_t end, float *x)
 {
     const int32_t *ids = s->segments + batch * s->length;
-    const int64_t run = s->recurs[batch] ? 0 : s->runs[batch * s->length + query];
-    const int64_t seen = first_seen(s, query), start = run > seen ? run : seen;
+    const int64_t start = oct_softmax_from(s, batch, query);
     const int64_t low = start / 16 * 16 > first ? start / 16 * 16 : first, n = query + 1 - low;
     float *row = x + (low - first);
     struct oct_softmax_row out;

@@ -27,9 +27,8 @@ enum octet_status oct_softmax_prepare(const struct oct_op_call *call, int first,
                                       struct octet_error *err) OCTET_MUST_CHECK;
 size_t oct_softmax_bytes(int64_t batch, int64_t heads, int64_t length);
 
-/* The first key that a query, or any after it, sees; a multiple of 256, where a block of
- * EXACT_ORDER's sums begins, so that leaving out keys before it changes no bit. */
-int64_t oct_softmax_first_key(const struct oct_softmax *s, int64_t query);
+/* The first key that a query sees: of its segment, and of its window. */
+int64_t oct_softmax_from(const struct oct_softmax *s, int64_t batch, int64_t query);
 
 struct oct_softmax_row {
     float maximum, sum; /* rounded; the sink's part is in both */

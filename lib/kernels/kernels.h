@@ -17,8 +17,9 @@
 #include "octet/dtype.h"
 #include "octet/workers.h"
 
-struct oct_gemm_kernels; /* gemm's own, gemm_private.h */
-struct oct_math;         /* math.h */
+struct oct_gemm_kernels;      /* gemm's own, gemm_private.h */
+struct oct_math;              /* math.h */
+struct oct_attention_kernels; /* attention's own, attention_private.h */
 
 struct oct_kernels {
     const char *name;
@@ -66,6 +67,7 @@ struct oct_kernels {
 
     const struct oct_gemm_kernels *gemm;
     const struct oct_math *math;
+    const struct oct_attention_kernels *attention;
 };
 
 /* The set of that name, NULL when there is none or this CPU cannot run it (*obstacle says why; it

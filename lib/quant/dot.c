@@ -58,7 +58,7 @@ enum octet_status oct_dot_quantize(struct oct_pass *pass, bool is_lhs, bool fore
     if (status == OCTET_OK)
         status =
             oct_dot_how(side->original.rank, is_lhs ? dims->lhs_contracting : dims->rhs_contracting,
-                       dims->contracting_count, tile, "rule.tile_size", &how, err);
+                        dims->contracting_count, tile, "rule.tile_size", &how, err);
     if (status != OCTET_OK)
         return status;
     return foresees ? oct_side_foresee(op, side, setting, &how, "rule.tile_size", err)
@@ -223,7 +223,7 @@ static enum octet_status quantize_gradient(struct oct_op *op, const struct gradi
         status = check_block(gradient->grad, gradient->tile_size, gradient->tile_field, err);
     if (status == OCTET_OK)
         status = oct_dot_how(g->rank, dims->lhs_contracting, dims->contracting_count,
-                            gradient->tile_size, gradient->tile_field, &how, err);
+                             gradient->tile_size, gradient->tile_field, &how, err);
     if (status != OCTET_OK)
         return status;
     *gradient->pre = *g;
@@ -244,7 +244,7 @@ static enum octet_status quantize_residual(struct oct_op *op, const struct gradi
 
     if (status == OCTET_OK)
         status = oct_dot_how(array.rank, dims->rhs_contracting, dims->contracting_count,
-                            gradient->tile_size, gradient->tile_field, &how, err);
+                             gradient->tile_size, gradient->tile_field, &how, err);
     if (status == OCTET_OK)
         status = oct_value_quantize(op, &array, gradient->residual, &how, gradient->tile_field,
                                     NULL, y, err);

@@ -94,7 +94,8 @@ static void begin(struct bench *b, int64_t length, int64_t width, int64_t heads,
     b->call.product_dtype = b->call.scores_dtype = dtype;
     b->call.call.saved = memory(oct_attention_saved_bytes(1, heads, length));
     for (int backward = 0; backward < 2; backward++) {
-        b->scratch_bytes[backward] = oct_attention_scratch_bytes(&in[0], &in[2], backward);
+        b->scratch_bytes[backward] = oct_attention_scratch_bytes(
+            &in[0], &in[2], backward, octet_workers_threads(b->compute.workers));
         b->scratch[backward] = memory(b->scratch_bytes[backward]);
     }
 }
@@ -146,9 +147,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_attention: %s\n", err.text);
         return 1;
     }
+    b.compute.workers = workers;
     begin(&b, number[0], number[1], number[2], number[3],
           strcmp(argv[6], "bfloat16") == 0 ? OCTET_DTYPE_BF16 : OCTET_DTYPE_F32);
-    b.compute.workers = workers;
     run(&b, false);
     run(&b, true);
     for (int i = 0; i < runs; i++) {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "kernels/attention_private.h"
 #include "kernels/gemm_private.h"
 #include "kernels/list.h"
 
@@ -18,5 +19,10 @@
 #define UNROLL _Pragma("GCC unroll 32")
 #include "../gemm_body.h"
 
-const struct oct_kernels oct_kernels_avx2 = {
-    .name = "avx2", ELEMENTWISE_TABLE, .gemm = &gemm_kernels, .math = &math_table};
+#include "../attention_body.h"
+
+const struct oct_kernels oct_kernels_avx2 = {.name = "avx2",
+                                             ELEMENTWISE_TABLE,
+                                             .gemm = &gemm_kernels,
+                                             .math = &math_table,
+                                             .attention = &attention_kernels};

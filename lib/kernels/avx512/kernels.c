@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "kernels/attention_private.h"
 #include "kernels/gemm_private.h"
 #include "kernels/list.h"
 
@@ -14,5 +15,10 @@
 #include "tile.h"
 #include "../gemm_body.h"
 
-const struct oct_kernels oct_kernels_avx512 = {
-    .name = "avx512", ELEMENTWISE_TABLE, .gemm = &gemm_kernels, .math = &math_table};
+#include "../attention_body.h"
+
+const struct oct_kernels oct_kernels_avx512 = {.name = "avx512",
+                                               ELEMENTWISE_TABLE,
+                                               .gemm = &gemm_kernels,
+                                               .math = &math_table,
+                                               .attention = &attention_kernels};

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "kernels/attention_private.h"
 #include "kernels/gemm_private.h"
 #include "kernels/list.h"
 
@@ -15,5 +16,10 @@
 #include "kernels/avx512/tile.h"
 #include "../gemm_body.h"
 
-const struct oct_kernels oct_kernels_avx512bf16 = {
-    .name = "avx512bf16", ELEMENTWISE_TABLE, .gemm = &gemm_kernels, .math = &math_table};
+#include "../attention_body.h"
+
+const struct oct_kernels oct_kernels_avx512bf16 = {.name = "avx512bf16",
+                                                   ELEMENTWISE_TABLE,
+                                                   .gemm = &gemm_kernels,
+                                                   .math = &math_table,
+                                                   .attention = &attention_kernels};

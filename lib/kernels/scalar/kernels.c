@@ -1,6 +1,7 @@
 /* The scalar set: what every CPU runs, and what the others are compared with. */
 #include "kernels/scalar/simd.h"
 
+#include "kernels/attention_private.h"
 #include "kernels/gemm_private.h"
 #include "kernels/list.h"
 
@@ -15,5 +16,10 @@
 #define UNROLL
 #include "../gemm_body.h"
 
-const struct oct_kernels oct_kernels_scalar = {
-    .name = "scalar", ELEMENTWISE_TABLE, .gemm = &gemm_kernels, .math = &math_table};
+#include "../attention_body.h"
+
+const struct oct_kernels oct_kernels_scalar = {.name = "scalar",
+                                               ELEMENTWISE_TABLE,
+                                               .gemm = &gemm_kernels,
+                                               .math = &math_table,
+                                               .attention = &attention_kernels};
