@@ -25,10 +25,6 @@ static void on_receipt(struct event *event, bool ok);
 static void on_sending(struct event *event, bool ok);
 static void on_ending(struct event *event, bool ok);
 static void on_job_done(struct event *event, bool ok);
-static bool ending_can_wait(const struct event *event);
-static bool closing_can_wait(const struct event *event);
-static bool take_ticket(struct event *event);
-static void use_ticket(struct event *event);
 static void tell(struct watcher *watcher);
 static void set_outgoing(struct call *call, grpc_slice slice);
 static void begin(struct call *call);
@@ -44,14 +40,10 @@ static bool accept_one(struct loop *loop)
         return false;
     call->loop = loop;
     call->arrival.deliver = on_arrival;
-    call->arrival.before = take_ticket;
-    call->arrival.after = use_ticket;
     call->closing.deliver = on_closing;
     call->receipt.deliver = on_receipt;
     call->sending.deliver = on_sending;
     call->ending.deliver = on_ending;
-    call->ending.can_wait = ending_can_wait;
-    call->closing.can_wait = closing_can_wait;
     grpc_call_details_init(&call->details);
     grpc_metadata_array_init(&call->metadata);
     loop->accepting++;
@@ -288,32 +280,38 @@ static size_t put_status(struct call *call, grpc_op *op, grpc_slice *text)
     return 1;
 }
 
+static size_t put_closing(struct call *call, grpc_op *op)
+{
+    *op = (grpc_op){.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
+    op->data.recv_close_on_server.cancelled = &call->cancelled;
+    call->is_closing_watched = true;
+    return 1;
+}
+
 /* Asks for the event that tells of cancellation. Not at arrival, but as soon as the call's next
  * step is on its way: starting a batch takes gRPC some microseconds, and a client that goes while
  * its request is read ends the reading as well. */
 static void watch_closing(struct call *call)
 {
-    grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
+    grpc_op op;
 
-    if (call->is_closing_watched)
-        return;
-    call->is_closing_watched = true;
-    op.data.recv_close_on_server.cancelled = &call->cancelled;
-    start(call, &op, 1, &call->closing);
+    if (!call->is_closing_watched)
+        start(call, &op, put_closing(call, &op), &call->closing);
 }
 
 /* Sends the status, with the last message if there is one. */
 static void send_end(struct call *call)
 {
-    grpc_op ops[3];
+    grpc_op ops[4];
     size_t count = put_initial(call, &ops[0]);
     grpc_slice text = grpc_slice_from_static_string(call->text);
 
     if (call->outgoing)
         count += put_message(call, &ops[count]);
     count += put_status(call, &ops[count], &text);
+    if (!call->is_closing_watched)
+        count += put_closing(call, &ops[count]);
     start(call, ops, count, &call->ending);
-    watch_closing(call);
 }
 
 static void send_message(struct call *call)
@@ -375,12 +373,6 @@ static void end_with(struct call *call, const struct octet_error *error)
     call_end(call, error->status, octet_error_message(error, text, sizeof text));
 }
 
-static bool ending_can_wait(const struct event *event)
-{
-    (void)event;
-    return true; /* the client has its status; what is left is to free the call */
-}
-
 static void on_ending(struct event *event, bool ok)
 {
     struct call *call = OWNER_OF(event, struct call, ending);
@@ -399,7 +391,7 @@ static const struct method *find_method(const struct call *call)
                          GRPC_SLICE_LENGTH(call->details.method));
 }
 
-/* Asks gRPC for the request; on the loop, or with a ticket on the queue thread. */
+/* Asks gRPC for the request. */
 static void start_receipt(struct call *call)
 {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
@@ -451,68 +443,12 @@ static enum octet_status admit(struct call *call, struct octet_error *err)
     return OCTET_OK;
 }
 
-/* Tickets are for compute calls of a server without tokens: for these the place is all that is
- * judged. */
-enum { TICKETS = 4 };
-
-void call_give_tickets(struct loop *loop)
-{
-    struct scheduler *scheduler = &loop->schedulers[POOL_COMPUTE];
-    struct octet_error error;
-
-    if (loop->tokens || loop->phase != LOOP_SERVING || scheduler->places_max < 8 * TICKETS)
-        return;
-    /* Relaxed: a ticket carries nothing but itself. Only the loop adds, so it adds no more than
-     * TICKETS. */
-    while (atomic_load_explicit(&loop->tickets, memory_order_relaxed) < TICKETS &&
-           scheduler_admit(scheduler, &error) == OCTET_OK)
-        atomic_fetch_add_explicit(&loop->tickets, 1, memory_order_relaxed);
-}
-
-void call_withdraw_tickets(struct loop *loop)
-{
-    for (int n = atomic_exchange_explicit(&loop->tickets, 0, memory_order_relaxed); n > 0; n--)
-        scheduler_leave(&loop->schedulers[POOL_COMPUTE]);
-}
-
-/* On the queue thread. */
-static bool take_ticket(struct event *event)
-{
-    struct call *call = OWNER_OF(event, struct call, arrival);
-    struct loop *loop = call->loop;
-    const struct method *method = find_method(call);
-    int tickets = atomic_load_explicit(&loop->tickets, memory_order_relaxed);
-
-    if (!method || method->pool != POOL_COMPUTE || method->shape != CALL_UNARY)
-        return false;
-    while (tickets > 0 &&
-           !atomic_compare_exchange_weak_explicit(&loop->tickets, &tickets, tickets - 1,
-                                                  memory_order_relaxed, memory_order_relaxed))
-        ;
-    call->has_ticket = tickets > 0;
-    return call->has_ticket;
-}
-
-/* On the queue thread, while the loop wakes. The call lives until the receipt has been delivered.
- */
-static void use_ticket(struct event *event)
-{
-    struct call *call = OWNER_OF(event, struct call, arrival);
-
-    start_receipt(call);
-}
-
 /* Why the call is not taken; OCTET_OK when it is, with its place. */
 static enum octet_status judge(struct call *call, struct octet_error *err)
 {
     struct loop *loop = call->loop;
 
     call->method = find_method(call);
-    if (call->has_ticket) {
-        call->has_place = true;
-        call_give_tickets(loop);
-        return OCTET_OK;
-    }
     if (!call->method)
         return unknown_method(call, err);
     if (!may_call(call))
@@ -548,10 +484,7 @@ static void receive(struct call *call)
     call->is_expected = true;
     call->receiving_since_ns = octet_now_ns();
     call->owed++;
-    if (call->has_ticket)
-        call->has_ticket = false; /* it is under way */
-    else
-        start_receipt(call);
+    start_receipt(call);
 }
 
 bool call_is_late(const struct call *call, uint64_t now_ns, int64_t receive_ms)
@@ -949,13 +882,6 @@ static void give_up(struct call *call)
         }
     }
     release_when_over(call);
-}
-
-/* gRPC wrote `cancelled` before it gave the event out, and the loop reads it after it was
- * delivered. */
-static bool closing_can_wait(const struct event *event)
-{
-    return !OWNER_OF(event, struct call, closing)->cancelled;
 }
 
 static void on_closing(struct event *event, bool ok)

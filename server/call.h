@@ -43,7 +43,6 @@ struct call {
     grpc_byte_buffer *received;
 
     bool is_gone;      /* the client gave up, or the connection is lost: send nothing more */
-    bool has_ticket;   /* was admitted in advance; the queue thread has begun to read its request */
     bool has_place;    /* of the scheduler, without a job */
     bool is_stream;    /* counted in loop->streams */
     bool is_receiving; /* a request is on its way */
@@ -65,12 +64,6 @@ struct call {
     char retry_ms[24];
     grpc_metadata initial[2], trailing[2];
 };
-
-/* Admits in advance: takes places for calls that have not arrived, so that the queue thread may
- * begin to read their requests at once; a change of threads less. Not while callers must be looked
- * at first. */
-void call_give_tickets(struct loop *loop);
-void call_withdraw_tickets(struct loop *loop);
 
 /* Asks for as many calls as may arrive before the loop comes to ask again, unless the daemon ends.
  */

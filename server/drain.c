@@ -24,8 +24,10 @@ static void on_signalled(uv_async_t *async)
 {
     struct drain *drain = OWNER_OF(async, struct drain, signalled);
 
+    inbox_enter(&drain->loop->inbox);
     if (signals_first() && drain->phase == DRAIN_SERVING)
         drain_begin(drain);
+    inbox_leave(&drain->loop->inbox);
 }
 
 static struct drain *drain_of(uv_timer_t *timer)
@@ -91,8 +93,7 @@ void drain_begin(struct drain *drain)
     log_event(LOG_LEVEL_INFO, "draining", log_number("signal", signals_first()),
               log_number("calls", loop->open), log_number("delay_ms", loop->config->drain.delay_ms),
               log_number("grace_ms", loop->config->drain.grace_ms));
-    call_withdraw_tickets(loop);
-    inbox_no_wait(&loop->inbox); /* the last call's end must not wait for anything */
+    inbox_stay(&loop->inbox); /* a call's end may start timers here */
     health_set(&loop->health, false);
     uv_timer_start(&drain->timer, on_delay_over, (uint64_t)loop->config->drain.delay_ms, 0);
 }
@@ -118,12 +119,14 @@ static void on_delay_over(uv_timer_t *timer)
     uint64_t passed_ms = (octet_now_ns() - drain->asked_ns) / 1000000;
     uint64_t grace_ms = (uint64_t)drain->loop->config->drain.grace_ms;
 
+    inbox_enter(&drain->loop->inbox);
     drain->phase = DRAIN_CLOSING;
     drain->loop->phase = LOOP_CLOSING;
     end_streams(drain->loop);
     rpc_shutdown(drain->loop->rpc, &drain->shut);
     uv_timer_start(timer, on_grace_over, grace_ms > passed_ms ? grace_ms - passed_ms : 0, 0);
     drain_check(drain);
+    inbox_leave(&drain->loop->inbox);
 }
 
 static void on_lane_stubborn(uv_timer_t *timer)

@@ -434,7 +434,7 @@ enum octet_status guard_start(const struct config *config, int port, struct inbo
     guard = calloc(1, sizeof *guard);
     if (!guard || uv_mutex_init(&guard->lock) != 0)
         goto failed;
-    guard->event.deliver = on_event;
+    guard->event = (struct event){.deliver = on_event, .needs_loop = true};
     guard->inbox = inbox;
     guard->on_excess = on_excess;
     guard->user = user;

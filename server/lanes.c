@@ -1,19 +1,34 @@
 /* See lanes.h. */
 #include "lanes.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 /* Regular expressions and YAML of a request are bounded, but may use some stack. */
 enum { STACK_BYTES = 8 << 20 };
 
+/* A lane that has ended a job looks again, with others on its CPU in between, before it sleeps:
+ * under load the next job is there by then, and waking a thread costs as much as a small job (two
+ * CPUs, 64 connections, small Quantize: 28 -> 40 thousand calls/s with 1 to 3 looks, 34 with 30).
+ */
+enum { LOOKS = 2 };
+
 static struct job *take(struct lanes *lanes)
 {
     uv_mutex_lock(&lanes->lock);
+    lanes->looking++;
+    for (int i = 0; i < LOOKS && !lanes->first && !lanes->stopping; i++) {
+        uv_mutex_unlock(&lanes->lock);
+        sched_yield();
+        uv_mutex_lock(&lanes->lock);
+    }
+    lanes->looking--;
     while (!lanes->first && !lanes->stopping)
         uv_cond_wait(&lanes->work, &lanes->lock);
     struct job *job = lanes->first;
     if (job) {
         lanes->first = job->next;
+        lanes->queued--;
         if (!lanes->first)
             lanes->last = NULL;
     }
@@ -107,9 +122,11 @@ void lanes_give(struct lanes *lanes, struct job *job)
     else
         lanes->first = job;
     lanes->last = job;
+    bool wakes = ++lanes->queued > lanes->looking;
     uv_mutex_unlock(&lanes->lock);
-    uv_cond_signal(
-        &lanes->work); /* unlocked: the lane that wakes would only wait for the lock again */
+    if (wakes)
+        uv_cond_signal(
+            &lanes->work); /* unlocked: the lane that wakes would only wait for the lock again */
 }
 
 void lanes_stop(struct lanes *lanes)

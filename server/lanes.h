@@ -19,9 +19,11 @@ struct lane {
 };
 
 struct lanes {
-    uv_mutex_t lock; /* guards first, last, stopping */
+    uv_mutex_t lock; /* guards all but inbox, crews, all and count */
     uv_cond_t work;
     struct job *first, *last;
+    size_t queued;  /* jobs */
+    size_t looking; /* lanes that will see a job without being woken */
     bool stopping;
     struct inbox *inbox;
     struct crews *crews;

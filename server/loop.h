@@ -51,11 +51,10 @@ struct loop {
     uint64_t tidied_ns; /* the last time */
 
     enum loop_phase phase;
-    struct call *calls;  /* the open ones, newest first */
-    int64_t open;        /* how many these are */
-    int64_t streams;     /* of these, watches and dialogues */
-    _Atomic int tickets; /* places given out in advance; the loop adds, the queue thread takes */
-    int accepting;       /* calls that wait for an arrival */
+    struct call *calls;                         /* the open ones, newest first */
+    int64_t open;                               /* how many these are */
+    int64_t streams;                            /* of these, watches and dialogues */
+    int accepting;                              /* calls that wait for an arrival */
     void (*on_call_freed)(struct drain *drain); /* it may have been the last */
     struct drain *drain;
     uint64_t id_seed, id_count;

@@ -37,17 +37,6 @@ struct rpc {
     bool has_started, has_thread;
 };
 
-/* An event with an `after` keeps what it is part of alive until that has been done. */
-static void pass_on(struct rpc *rpc, struct event *event, bool ok)
-{
-    void (*after)(struct event *) = event->after;
-    bool goes_on = ok && event->before && event->before(event);
-
-    inbox_post(rpc->inbox, event, ok);
-    if (goes_on)
-        after(event);
-}
-
 static void queue_main(void *argument)
 {
     struct rpc *rpc = argument;
@@ -58,7 +47,7 @@ static void queue_main(void *argument)
         if (e.type == GRPC_QUEUE_SHUTDOWN)
             break;
         CAME_BACK(e.tag);
-        pass_on(rpc, e.tag, e.success != 0);
+        inbox_post(rpc->inbox, e.tag, e.success != 0);
     }
     CAME_BACK(rpc);
     inbox_post(rpc->inbox, rpc->closed, true);

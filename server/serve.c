@@ -63,8 +63,8 @@ static void on_sweep(uv_timer_t *timer)
     int64_t receive_ms = loop->config->limits.receive_ms;
     char text[120];
 
-    inbox_empty(&loop->inbox);
-    uint64_t now_ns = octet_now_ns(); /* after it: calls that it began began before now */
+    inbox_enter(&loop->inbox);
+    uint64_t now_ns = octet_now_ns(); /* with the turn: all calls began before now */
     snprintf(text, sizeof text, "the request did not arrive in time (limits.receive_ms is %lld)",
              (long long)receive_ms);
     for (struct call *call = loop->calls, *next; call; call = next) {
@@ -77,7 +77,7 @@ static void on_sweep(uv_timer_t *timer)
     sessions_sweep(&loop->sessions, now_ns);
     tidy_up(loop, now_ns);
     call_accept_all(loop);
-    call_give_tickets(loop);
+    inbox_leave(&loop->inbox);
 }
 
 /* A connection has sent more than the requests that are on their way may hold; which of them is too
@@ -278,9 +278,10 @@ static enum octet_status run(struct loop *loop, struct octet_error *err)
         status = rpc_serve(loop->rpc, err);
     if (status != OCTET_OK)
         return status;
-    call_give_tickets(loop);
+    inbox_enter(&loop->inbox);
     call_accept_all(loop);
     health_set(&loop->health, true);
+    inbox_leave(&loop->inbox);
     uv_timer_start(&loop->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
     sessions_check_directory(loop->config);
     announce(loop, port);
@@ -331,7 +332,7 @@ enum octet_status serve(const struct config *config, const struct octet_method *
     if (status == OCTET_OK)
         status = octet_context_create(NULL, &context, err);
     if (status == OCTET_OK)
-        status = sessions_init(&loop.sessions, config, &loop.uv, err);
+        status = sessions_init(&loop.sessions, config, &loop.uv, &loop.inbox, err);
     if (status == OCTET_OK)
         status = tokens_read(config, &loop.tokens, err);
     if (status == OCTET_OK)

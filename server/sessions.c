@@ -23,6 +23,7 @@ struct session {
     struct claim *first, *last; /* those that wait */
     int64_t readers, writers;   /* granted claims */
     bool is_giving;
+    struct event leaving;
     uv_work_t work;
     struct sessions *sessions; /* of a session that is being freed */
 };
@@ -302,13 +303,14 @@ void sessions_retire(struct sessions *s, octet_held *held)
 /* ---- Start and end; on the loop ---- */
 
 enum octet_status sessions_init(struct sessions *s, const struct config *config, uv_loop_t *uv,
-                                struct octet_error *err)
+                                struct inbox *inbox, struct octet_error *err)
 {
     *s = (struct sessions){
         .count_max = config->limits.sessions,
         .memory_max = (uint64_t)config->limits.session_memory_bytes,
         .config = config,
         .uv = uv,
+        .inbox = inbox,
         .host = {.lease_ms = config->sessions.lease_ms,
                  .lease_ms_max = config->sessions.lease_max_ms,
                  .begin = host_begin,
@@ -362,7 +364,7 @@ void sessions_check_directory(const struct config *config)
 /* A gigabyte takes milliseconds to give back: not on the loop. */
 static void free_work(uv_work_t *work)
 {
-    struct session *session = (struct session *)((char *)work - offsetof(struct session, work));
+    struct session *session = OWNER_OF(work, struct session, work);
     uint64_t peak = session->held->memory.peak;
 
     octet_held_destroy(session->held);
@@ -372,7 +374,18 @@ static void free_work(uv_work_t *work)
 static void on_freed(uv_work_t *work, int status)
 {
     (void)status;
-    free((char *)work - offsetof(struct session, work));
+    free(OWNER_OF(work, struct session, work));
+}
+
+static void on_leaving(struct event *event, bool ok)
+{
+    struct session *session = OWNER_OF(event, struct session, leaving);
+
+    (void)ok;
+    if (uv_queue_work(session->sessions->uv, &session->work, free_work, on_freed) != 0) {
+        free_work(&session->work);
+        free(session);
+    }
 }
 
 /* A lane may retire the session while others are given their turns. */
@@ -400,10 +413,10 @@ static void settle(struct session *session)
         return;
     if (!session->held) {
         free(session);
-    } else if (uv_queue_work(session->sessions->uv, &session->work, free_work, on_freed) != 0) {
-        free_work(&session->work);
-        free(session);
+        return;
     }
+    session->leaving = (struct event){.deliver = on_leaving, .needs_loop = true};
+    inbox_post(session->sessions->inbox, &session->leaving, true);
 }
 
 static bool is_idle(const struct session *session)

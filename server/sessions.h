@@ -16,24 +16,27 @@
 #include <uv.h>
 
 #include "config.h"
+#include "inbox.h"
 #include "wire/held.h"
 
 struct session;
 struct making;
 
 struct sessions {
-    uv_mutex_t lock; /* guards all below but `uv` and `config` */
+    uv_mutex_t lock; /* guards all below but `uv`, `inbox` and `config` */
     struct session *first;
     struct making *making; /* request ids of CreateSession calls that are running */
     int64_t count, count_max;
     uint64_t memory, memory_max; /* sum of the sessions' peaks */
     const struct config *config;
     uv_loop_t *uv;
+    struct inbox *inbox;
     struct octet_host host;
 };
 
 enum octet_status sessions_init(struct sessions *sessions, const struct config *config,
-                                uv_loop_t *uv, struct octet_error *err) OCTET_MUST_CHECK;
+                                uv_loop_t *uv, struct inbox *inbox,
+                                struct octet_error *err) OCTET_MUST_CHECK;
 /* After the loop and the lanes have ended. Fine after a failed or no init. */
 void sessions_free(struct sessions *sessions);
 /* Ends sessions whose lease is over. */
