@@ -654,17 +654,58 @@ static void pack_lanes(const struct oct_attention *a, struct bench *bench, const
                   format == OCT_LANES_PAIRS ? (const void *)b->codes : x, to);
 }
 
-/* p and ds of a chunk and a group of rows, packed for the products that take them; and what the
- * chunk adds to dq. */
-static void back_group(const struct oct_attention *a, const struct oct_attention_rows *r,
-                       const struct oct_attention_back *c, struct bench *bench,
-                       const struct back *b, const struct span *s, size_t group, int mode)
+/* Rows of p and ds of keys that the block looks at and the group does not. */
+static void clear_others(const struct span *block, const struct span *group, size_t lanes, float *x)
+{
+    const size_t behind = block->end > group->end ? block->end - group->end : 0;
+
+    memset(x + block->first * lanes, 0, (group->first - block->first) * lanes * sizeof *x);
+    memset(x + group->end * lanes, 0, behind * lanes * sizeof *x);
+}
+
+/* The part of a block's chunk that a group looks at; first == end: none. */
+static struct span span_of_group(const struct oct_attention *a, const struct oct_attention_rows *r,
+                                 const struct reach *reach, const struct span *block)
+{
+    const int32_t chunk = block->key / CHUNK;
+    struct span s = *block;
+
+    if (chunk >= reach->chunk && chunk < reach->chunk_end)
+        return span_of(a, r, reach, chunk);
+    s.end = s.first;
+    return s;
+}
+
+/* What the chunk adds to dq. */
+static void add_query(const struct oct_attention *a, struct bench *bench, const struct span *block,
+                      const struct span *s, const float *ds, int mode, float *d_query)
+{
+    const struct oct_gemm_path *path = a->to_query;
+    const size_t lanes = path->column_width, pair = path->pair_bytes;
+    const struct product product = {
+        .path = path,
+        .rows = (size_t)a->d,
+        .columns = lanes,
+        .pairs = (s->end - s->first + 1) / 2,
+        .row_panels = s->chunk.turned + s->first / 2 * pair * path->row_width,
+        .column_panel = (const char *)ds + (s->first - block->first) / 2 * pair * lanes,
+        .step = panel_bytes(path, path->row_width, s->packed),
+        .out = d_query,
+        .stride = lanes,
+        .mode = mode};
+
+    multiply(a->kernels->gemm, &product, bench->tile);
+}
+
+/* p and ds [keys][lanes] of what the group looks at. */
+static void differentiate(const struct oct_attention *a, const struct oct_attention_rows *r,
+                          const struct oct_attention_back *c, struct bench *bench,
+                          const struct back *b, const struct span *s, size_t group)
 {
     const struct oct_attention_kernels *kernels = a->kernels->attention;
-    const struct oct_gemm_path *path = a->to_query;
     const size_t lanes = kernels->lanes, lane = group * lanes, n = s->end - s->first;
     const size_t rows = fill_lanes(r, lane, lanes, &bench->lanes);
-    float *p = b->x + s->first * lanes, *ds = b->g + s->first * lanes;
+    const size_t height = a->back_values->row_width, at = s->first * lanes;
     struct lanes *l = &bench->lanes;
 
     for (size_t i = 0; i < lanes; i++) {
@@ -672,56 +713,80 @@ static void back_group(const struct oct_attention *a, const struct oct_attention
         l->slopes[i] = i < rows ? c->slopes[lane + i] : 0;
     }
     score(a, r, bench, s, lane, rows, b->query + group * b->query_step, b->x);
-    const size_t height = a->back_values->row_width;
     multiply_chunk(a, bench, a->back_values, s->chunk.values, s->packed,
                    b->cotangent + group * b->cotangent_step, (size_t)a->v,
                    s->first / height * height, s->end, b->g);
-    kernels->slope(n, a->scores == OCTET_DTYPE_BF16, p, ds, l->maxima, l->slopes);
+    kernels->slope(n, a->scores == OCTET_DTYPE_BF16, b->x + at, b->g + at, l->maxima, l->slopes);
     if (a->soft_cap > 0)
-        uncap(a, n, l, p, ds);
-    pack_lanes(a, bench, b, a->to_value, s, group, format_of(a, a->to_value, a->scores), false, p,
-               c->d_value ? b->p : NULL);
-    pack_lanes(a, bench, b, a->to_key, s, group, format_of(a, a->to_key, a->product), true, ds,
-               c->d_key ? b->ds : NULL);
-    if (!c->d_query)
-        return;
-    const struct product product = {.path = path,
-                                    .rows = (size_t)a->d,
-                                    .columns = lanes,
-                                    .pairs = (n + 1) / 2,
-                                    .row_panels = s->chunk.turned +
-                                                  s->first / 2 * path->pair_bytes * path->row_width,
-                                    .column_panel = (const char *)ds,
-                                    .step = panel_bytes(path, path->row_width, s->packed),
-                                    .out = b->d_query + group * b->d_query_step,
-                                    .stride = lanes,
-                                    .mode = mode};
-    multiply(a->kernels->gemm, &product, bench->tile);
+        uncap(a, n, l, b->x + at, b->g + at);
 }
 
-/* gradient [keys][width] += rows^T * turned, over the block's rows. */
-static void add_keys(const struct oct_attention *a, struct bench *bench,
-                     const struct oct_gemm_path *path, const struct span *s, size_t groups,
-                     size_t rows, const char *keys, const char *turned, size_t width,
-                     float *gradient, int64_t stride)
+/* One group of a block's rows and one chunk: p and ds, packed for the products that take them, and
+ * dq. */
+static void back_group(const struct oct_attention *a, const struct oct_attention_rows *r,
+                       const struct oct_attention_back *c, struct bench *bench,
+                       const struct back *b, const struct span *block, size_t group)
 {
-    const size_t lanes = path->column_width, step = panel_bytes(path, lanes, rows);
-    const size_t begin = (size_t)s->key + s->first;
+    const size_t lanes = a->kernels->attention->lanes, lane = group * lanes;
+    const struct reach reach = reach_of(r, lane, smaller(lanes, (size_t)r->count - lane));
+    const struct span s = span_of_group(a, r, &reach, block);
+    float *p = b->x + block->first * lanes, *ds = b->g + block->first * lanes;
+    const int32_t chunk = s.key / CHUNK;
 
-    if (!gradient)
-        return;
-    for (size_t w = 0; w < width; w += lanes, turned += step) {
-        const struct product p = {.path = path,
-                                  .rows = s->end - s->first,
-                                  .columns = smaller(lanes, width - w),
-                                  .pairs = (rows + 1) / 2,
-                                  .row_panels = keys,
-                                  .column_panel = turned,
-                                  .step = key_step(path, groups),
-                                  .out = gradient + begin * (size_t)stride + w,
-                                  .stride = (size_t)stride,
-                                  .mode = OCT_GEMM_LAST};
-        multiply(a->kernels->gemm, &p, bench->tile);
+    if (s.end > s.first)
+        differentiate(a, r, c, bench, b, &s, group);
+    clear_others(block, &s, lanes, b->x);
+    clear_others(block, &s, lanes, b->g);
+    pack_lanes(a, bench, b, a->to_value, block, group, format_of(a, a->to_value, a->scores), false,
+               p, c->d_value ? b->p : NULL);
+    pack_lanes(a, bench, b, a->to_key, block, group, format_of(a, a->to_key, a->product), true, ds,
+               c->d_key ? b->ds : NULL);
+    if (c->d_query && s.end > s.first)
+        add_query(a, bench, block, &s, ds,
+                  (chunk == reach.chunk ? OCT_GEMM_FIRST : 0) |
+                      (chunk + 1 == reach.chunk_end ? OCT_GEMM_LAST : 0),
+                  b->d_query + group * b->d_query_step);
+}
+
+/* Rows that may see one of some keys, from an even one on: for all others p and ds are 0. */
+static struct reach rows_that_see(const struct oct_attention_rows *r, int32_t first, int32_t last)
+{
+    struct reach rows = {.end = (int32_t)r->count};
+
+    while (rows.first < rows.end && r->last[rows.first] < first)
+        rows.first++;
+    while (rows.end > rows.first && r->from[rows.end - 1] > last)
+        rows.end--;
+    rows.first = rows.first / 2 * 2;
+    return rows;
+}
+
+/* gradient [keys][width] += keys^T * turned, over the block's rows. */
+static void add_keys(const struct oct_attention *a, const struct oct_attention_rows *r,
+                     struct bench *bench, const struct oct_gemm_path *path, const struct span *s,
+                     const char *keys, const char *turned, size_t width, float *gradient,
+                     int64_t stride)
+{
+    const size_t lanes = path->column_width, height = path->row_width, n = s->end - s->first;
+    const size_t groups = ((size_t)r->count + lanes - 1) / lanes, step = key_step(path, groups);
+    const size_t turned_step = panel_bytes(path, lanes, (size_t)r->count);
+
+    for (size_t f = 0; gradient && f < n; f += height, keys += step) {
+        const size_t some = smaller(height, n - f), key = (size_t)s->key + s->first + f;
+        const struct reach rows = rows_that_see(r, (int32_t)key, (int32_t)(key + some - 1));
+        const size_t skip = (size_t)rows.first / 2 * path->pair_bytes;
+        struct product p = {.path = path,
+                            .rows = some,
+                            .pairs = (size_t)(rows.end - rows.first + 1) / 2,
+                            .row_panels = keys + skip * height,
+                            .column_panel = turned + skip * lanes,
+                            .stride = (size_t)stride,
+                            .mode = OCT_GEMM_LAST};
+        for (size_t w = 0; p.pairs && w < width; w += lanes, p.column_panel += turned_step) {
+            p.columns = smaller(lanes, width - w);
+            p.out = gradient + key * (size_t)stride + w;
+            multiply(a->kernels->gemm, &p, bench->tile);
+        }
     }
 }
 
@@ -737,14 +802,11 @@ void oct_attention_backward_rows(const struct oct_attention *a, const struct oct
     pack_block_of_rows(a, r, c, bench, &b);
     for (int32_t i = reach.chunk; i < reach.chunk_end; i++) {
         const struct span s = span_of(a, r, &reach, i);
-        const int mode = (i == reach.chunk ? OCT_GEMM_FIRST : 0) |
-                         (i + 1 == reach.chunk_end ? OCT_GEMM_LAST : 0);
         for (size_t group = 0; group < b.groups; group++)
-            back_group(a, r, c, bench, &b, &s, group, mode);
+            back_group(a, r, c, bench, &b, &s, group);
         c->turn(c->user, i);
-        add_keys(a, bench, a->to_key, &s, b.groups, rows, b.ds, b.query_turned, d, c->d_key,
-                 c->key_stride);
-        add_keys(a, bench, a->to_value, &s, b.groups, rows, b.p, b.cotangent_turned, v, c->d_value,
+        add_keys(a, r, bench, a->to_key, &s, b.ds, b.query_turned, d, c->d_key, c->key_stride);
+        add_keys(a, r, bench, a->to_value, &s, b.p, b.cotangent_turned, v, c->d_value,
                  c->value_stride);
         c->done(c->user, i);
     }
