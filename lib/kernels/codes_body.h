@@ -49,10 +49,8 @@ static INLINE vf32 load(enum octet_dtype dtype, const void *p)
 /* oct_minifloat_encode, with a floating-point addition that rounds: |x| + magic keeps in its low
  * bits how many of the type's steps |x| has, where magic is 2^23 such steps. Steps are those of
  * |x|'s binade, or of the lowest one for what is below. That is where the floating-point
- * environment comes in. via_bf16 rounds to BF16 first, in the same manner; numbers: no lane is NaN,
- * here and below. */
-static INLINE vu32 minifloat_code(struct oct_minifloat type, uint32_t ceiling, bool via_bf16,
-                                  bool numbers, vf32 x)
+ * environment comes in. */
+static INLINE vu32 minifloat_code(struct oct_minifloat type, uint32_t ceiling, vf32 x)
 {
     const uint32_t least = (type.bias + 1) << 23, exponents = 0x7f800000u;
     const uint32_t up = (uint32_t)type.shift << 23;
@@ -60,21 +58,53 @@ static INLINE vu32 minifloat_code(struct oct_minifloat type, uint32_t ceiling, b
     /* What would become the ceiling or more stops at its value: NaN and Inf too. */
     vu32 limit = vu32_set1((ceiling << type.shift) + (type.bias << 23));
     vu32 a = vu32_min(magnitude, limit);
-
-    if (via_bf16) {
-        vf32 magic = vu32_float(vu32_add(vu32_and(a, vu32_set1(exponents)), vu32_set1(16u << 23)));
-        a = vf32_bits(vf32_sub(vf32_add(vu32_float(a), magic), magic));
-    }
     vu32 binade = vu32_max(vu32_and(a, vu32_set1(exponents)), vu32_set1(least));
     vf32 sum = vf32_add(vu32_float(a), vu32_float(vu32_add(binade, vu32_set1(up))));
     /* steps + (binade - least >> shift), of which the constants are taken together */
     vu32 rest = vu32_sub(vu32_sub(binade, vu32_shr(binade, type.shift)),
                          vu32_set1(0u - up - (least >> type.shift)));
     vu32 code = vu32_sub(vf32_bits(sum), rest);
-    if (!numbers)
-        code = vu32_select(vu32_above(magnitude, vu32_set1(exponents)), vu32_set1(type.nan), code);
+    code = vu32_select(vu32_above(magnitude, vu32_set1(exponents)), vu32_set1(type.nan), code);
     vu32 sign = vu32_shr(bits, type.sign_shift);
     return vu32_or(code, vu32_and(sign, vu32_set1(1u << (31 - type.sign_shift))));
+}
+
+/* The same where no lane is NaN and types are of a byte, in fewer steps. The number of steps, and
+ * what the binade adds to it, are only right in the code's own bits, which the sign joins last.
+ * magic, a bit more than a power of two, takes the lowest binade's share of the code off, modulo
+ * 256; since that is even, ties go where they did. via_bf16 rounds to BF16 first, in the same
+ * manner. */
+static INLINE vu32 number_code(struct oct_minifloat type, uint32_t ceiling, bool via_bf16, vf32 x)
+{
+    const uint32_t least = (type.bias + 1) << 23, exponents = 0x7f800000u;
+    const uint32_t share = (0u - (least >> type.shift)) & 0xff;
+    const uint32_t code_bits = (1u << (31 - type.sign_shift)) - 1;
+    const float limit = oct_f32_from_bits((ceiling << type.shift) + (type.bias << 23));
+    const float magic = oct_f32_from_bits(((127 + (uint32_t)type.shift) << 23) + share);
+#ifdef VF32_HAS_RANGE /* of numbers with their signs, which saves taking the sign off */
+    const uint32_t kept = exponents | 0x80000000u;
+    vf32 a = vf32_at_most(x, limit);
+#else
+    const uint32_t kept = exponents;
+    vf32 a = vu32_float(
+        vu32_min(vu32_and(vf32_bits(x), vu32_set1(0x7fffffffu)), vf32_bits(vf32_set1(limit))));
+#endif
+
+    if (via_bf16) {
+        vf32 binade = vu32_float(vu32_and(vf32_bits(a), vu32_set1(kept)));
+        vf32 sum = vf32_fma(binade, vf32_set1(0x1p16f), a);
+        a = vf32_fma(binade, vf32_set1(-0x1p16f), sum);
+    }
+    vu32 bits = vu32_and(vf32_bits(a), vu32_set1(kept));
+#ifdef VF32_HAS_RANGE
+    bits = vf32_bits(vf32_at_least(vu32_float(bits), oct_f32_from_bits(least)));
+#else
+    bits = vu32_max(bits, vu32_set1(least));
+#endif
+    vf32 sum = vf32_fma(vu32_float(bits), vf32_set1(magic), a);
+    vu32 code = vu32_add(vf32_bits(sum), vu32_shr(bits, type.shift));
+    vu32 sign = vu32_shr(vf32_bits(x), type.sign_shift);
+    return vu32_join(code_bits, code, sign);
 }
 
 static INLINE vu32 bf16_code(vf32 x)
@@ -119,13 +149,13 @@ static INLINE vu32 cast_code(enum octet_dtype dtype, vf32 x)
     case OCTET_DTYPE_BF16:
         return bf16_code(x);
     case OCTET_DTYPE_F16:
-        return minifloat_code(OCT_F16, OCT_F16.ceiling_cast, false, false, x);
+        return minifloat_code(OCT_F16, OCT_F16.ceiling_cast, x);
     case OCTET_DTYPE_F8_E4M3FN:
-        return minifloat_code(OCT_E4M3FN, OCT_E4M3FN.ceiling_cast, false, false, x);
+        return minifloat_code(OCT_E4M3FN, OCT_E4M3FN.ceiling_cast, x);
     case OCTET_DTYPE_F8_E5M2:
-        return minifloat_code(OCT_E5M2, OCT_E5M2.ceiling_cast, false, false, x);
+        return minifloat_code(OCT_E5M2, OCT_E5M2.ceiling_cast, x);
     case OCTET_DTYPE_F4_E2M1FN:
-        return minifloat_code(OCT_E2M1FN, OCT_E2M1FN.ceiling_cast, false, false, x);
+        return minifloat_code(OCT_E2M1FN, OCT_E2M1FN.ceiling_cast, x);
     case OCTET_DTYPE_F8_E8M0FNU:
         return e8m0fnu_code(x);
     case OCTET_DTYPE_S8:
@@ -139,7 +169,16 @@ static INLINE vu32 cast_code(enum octet_dtype dtype, vf32 x)
     }
 }
 
-/* source: BF16 rounds x to that first. */
+static INLINE vu32 saturate_minifloat(struct oct_minifloat type, bool bf16, bool numbers, vf32 x)
+{
+    if (numbers)
+        return number_code(type, type.ceiling_saturate, bf16, x);
+    if (bf16)
+        x = vu32_float(vu32_shl(bf16_code(x), 16));
+    return minifloat_code(type, type.ceiling_saturate, x);
+}
+
+/* source: BF16 rounds x to that first. numbers: no lane is NaN. */
 static INLINE vu32 saturate_code(enum octet_dtype dtype, enum octet_dtype source, bool numbers,
                                  vf32 x)
 {
@@ -149,11 +188,11 @@ static INLINE vu32 saturate_code(enum octet_dtype dtype, enum octet_dtype source
         x = vu32_float(vu32_shl(bf16_code(x), 16));
     switch (dtype) {
     case OCTET_DTYPE_F8_E4M3FN:
-        return minifloat_code(OCT_E4M3FN, OCT_E4M3FN.ceiling_saturate, bf16, numbers, x);
+        return saturate_minifloat(OCT_E4M3FN, bf16, numbers, x);
     case OCTET_DTYPE_F8_E5M2:
-        return minifloat_code(OCT_E5M2, OCT_E5M2.ceiling_saturate, bf16, numbers, x);
+        return saturate_minifloat(OCT_E5M2, bf16, numbers, x);
     case OCTET_DTYPE_F4_E2M1FN:
-        return minifloat_code(OCT_E2M1FN, OCT_E2M1FN.ceiling_saturate, bf16, numbers, x);
+        return saturate_minifloat(OCT_E2M1FN, bf16, numbers, x);
     case OCTET_DTYPE_S8:
         return vu32_and(integer_code(true, -128, 127, numbers, x), vu32_set1(0xff));
     case OCTET_DTYPE_S4:

@@ -189,6 +189,7 @@ static INLINE float amax_loop(enum octet_dtype dtype, size_t n, const void *x)
     for (int w = 0; w < WAYS; w++)
         most[w] = vu32_set1(0);
     for (; i + WAYS * VL <= n; i += WAYS * VL)
+#pragma GCC unroll 4
         for (int w = 0; w < WAYS; w++)
             most[w] = vu32_max(most[w], magnitude(dtype, p + (i + (size_t)w * VL) * bytes));
     for (; i < n; i += VL) {
@@ -260,6 +261,30 @@ static INLINE vu32 quantized(enum octet_dtype dtype, enum octet_dtype qtype, con
     return saturate_code(qtype, dtype, true, product);
 }
 
+/* Four vectors of codes, with one look for NaN. */
+static INLINE void quantize_four(enum octet_dtype dtype, enum octet_dtype qtype, const char *x,
+                                 const float *inverse, size_t stride, vf32 factor, void *codes)
+{
+    const size_t bytes = element_bytes(dtype);
+    vf32 product[4];
+    vu32 four[4];
+
+#pragma GCC unroll 4
+    for (size_t v = 0; v < 4; v++)
+        product[v] = vf32_mul(load(dtype, x + v * VL * bytes),
+                              stride ? vf32_load(inverse + v * VL) : factor);
+    if (__builtin_expect(vf32_any_nan_x4(product), 0)) {
+        for (size_t v = 0; v < 4; v++)
+            four[v] = quantized(dtype, qtype, x + v * VL * bytes,
+                                stride ? vf32_load(inverse + v * VL) : factor);
+    } else {
+#pragma GCC unroll 4
+        for (size_t v = 0; v < 4; v++)
+            four[v] = saturate_code(qtype, dtype, true, product[v]);
+    }
+    vu32_store_u8_x4(codes, four);
+}
+
 static INLINE void quantize_loop(enum octet_dtype dtype, enum octet_dtype qtype, size_t n,
                                  const void *x, const float *inverse, size_t stride, void *codes)
 {
@@ -269,16 +294,8 @@ static INLINE void quantize_loop(enum octet_dtype dtype, enum octet_dtype qtype,
     vf32 factor = vf32_set1(n ? inverse[0] : 0);
     size_t i = 0;
 
-    for (; i + 4 * VL <= n; i += 4 * VL) {
-        vu32 four[4];
-#pragma GCC unroll 4
-        for (size_t v = 0; v < 4; v++) {
-            if (stride)
-                factor = vf32_load(inverse + i + v * VL);
-            four[v] = quantized(dtype, qtype, p + (i + v * VL) * bytes, factor);
-        }
-        vu32_store_u8_x4(q + i, four);
-    }
+    for (; i + 4 * VL <= n; i += 4 * VL)
+        quantize_four(dtype, qtype, p + i * bytes, inverse + i, stride, factor, q + i);
     for (; i + VL <= n; i += VL) {
         if (stride)
             factor = vf32_load(inverse + i);
@@ -402,19 +419,16 @@ static void scale(enum octet_dtype x_dtype, size_t n, const void *x, const float
 
 struct finish_scales {
     const float *lhs, *rhs; /* NULL: none */
-    bool adds;
 };
 
 static INLINE vf32 finished(enum octet_dtype dtype, const struct finish_scales *scales, vf32 sum,
-                            vf32 lhs, vf32 rhs, const void *y)
+                            vf32 lhs, vf32 rhs)
 {
     sum = round_to(dtype, sum);
     if (scales->lhs)
         sum = round_to(dtype, vf32_mul(sum, lhs));
     if (scales->rhs)
         sum = round_to(dtype, vf32_mul(sum, rhs));
-    if (scales->adds)
-        sum = round_to(dtype, vf32_add(load(dtype, y), sum));
     return canonical(sum);
 }
 
@@ -432,7 +446,7 @@ static INLINE void finish_loop(size_t n, const float *sums, struct finish_scales
         if (stride)
             rhs = vf32_load(scales.rhs + i);
         store_rounded(dtype, q + i * bytes,
-                      finished(dtype, &scales, vf32_load(sums + i), lhs, rhs, q + i * bytes));
+                      finished(dtype, &scales, vf32_load(sums + i), lhs, rhs));
     }
     if (i < n) {
         float in[VL] = {0}, some[VL] = {0};
@@ -442,17 +456,15 @@ static INLINE void finish_loop(size_t n, const float *sums, struct finish_scales
             memcpy(some, scales.rhs + i, (n - i) * sizeof(float));
             rhs = vf32_load(some);
         }
-        if (scales.adds)
-            memcpy(out, q + i * bytes, (n - i) * bytes);
-        store_rounded(dtype, out, finished(dtype, &scales, vf32_load(in), lhs, rhs, out));
+        store_rounded(dtype, out, finished(dtype, &scales, vf32_load(in), lhs, rhs));
         memcpy(q + i * bytes, out, (n - i) * bytes);
     }
 }
 
 static void finish(size_t n, const float *sums, const float *lhs_scale, const float *rhs_scale,
-                   size_t stride, int add, enum octet_dtype dtype, void *y)
+                   size_t stride, enum octet_dtype dtype, void *y)
 {
-    struct finish_scales scales = {lhs_scale, rhs_scale, add != 0};
+    struct finish_scales scales = {lhs_scale, rhs_scale};
 
     if (dtype == OCTET_DTYPE_BF16)
         finish_loop(n, sums, scales, stride, OCTET_DTYPE_BF16, y);

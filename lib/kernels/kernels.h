@@ -60,10 +60,10 @@ struct oct_kernels {
                   size_t stride, enum octet_dtype dtype, void *y);
 
     /* The end of a product: y[i] = R(R(R(sum[i]) * lhs_scale) * rhs_scale[i * stride]), R rounds to
-     * dtype (F32 or BF16). A NULL scale is left out. add: y[i] = R(y[i] + that). A NaN becomes
-     * 0x7fc00000 (0x7fc0). Formula 9. sum and y may be the same array where dtype is F32. */
+     * dtype (F32 or BF16). A NULL scale is left out. A NaN becomes 0x7fc00000 (0x7fc0). Formula 9.
+     * sum and y may be the same array where dtype is F32. */
     void (*finish)(size_t n, const float *sum, const float *lhs_scale, const float *rhs_scale,
-                   size_t stride, int add, enum octet_dtype dtype, void *y);
+                   size_t stride, enum octet_dtype dtype, void *y);
 
     const struct oct_gemm_kernels *gemm;
     const struct oct_math *math;

@@ -109,7 +109,7 @@ static void put_total(const struct round *round, int64_t origin, int64_t column,
     const struct oct_kernels *kernels = panels->compute->workers->kernels;
     float values[PIECE], cast[PIECE]; /* the latter for any dtype of up to 4 bytes */
 
-    kernels->finish((size_t)n, total, NULL, NULL, 0, 0, OCTET_DTYPE_F32, values);
+    kernels->finish((size_t)n, total, NULL, NULL, 0, OCTET_DTYPE_F32, values);
     for (int64_t j = 0; j < n; j++)
         values[j] = oct_round_to(panels->rounding, values[j]);
     kernels->cast(panels->result->dtype, (size_t)n, values, cast);
@@ -157,12 +157,12 @@ static void finish_piece(const struct round *round, const struct oct_panel *pane
                    ? (char *)panels->result->data + (size_t)(origin + column) * round->element_bytes
                    : (void *)y;
     if (panels->lhs_rounding) {
-        kernels->finish((size_t)n, sum, ls, NULL, 0, 0, panels->lhs_rounding, y);
+        kernels->finish((size_t)n, sum, ls, NULL, 0, panels->lhs_rounding, y);
         kernels->decode(panels->lhs_rounding, (size_t)n, y, shifted);
         sum = shifted;
         ls = NULL;
     }
-    kernels->finish((size_t)n, sum, ls, rs, panel->rhs_stride, 0, panels->rounding, to);
+    kernels->finish((size_t)n, sum, ls, rs, panel->rhs_stride, panels->rounding, to);
     if (is_direct) {
         if (to == y)
             put(round, origin, column, n, y);

@@ -95,7 +95,7 @@ static void run_amax(const struct oct_kernels *k, size_t n, const void *x, void 
 static void run_finish(const struct oct_kernels *k, size_t n, const void *x, void *y)
 {
     const float scale = 3;
-    k->finish(n, x, &scale, &scale, 0, 0, OCTET_DTYPE_F32, y);
+    k->finish(n, x, &scale, &scale, 0, OCTET_DTYPE_F32, y);
 }
 
 static const struct conversion conversions[] = {

@@ -152,6 +152,19 @@ static INLINE bool vf32_any_nan(vf32 v)
 {
     return _mm256_movemask_ps(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)) != 0;
 }
+/* In any of four. */
+static INLINE bool vf32_any_nan_x4(const vf32 v[4])
+{
+    __m256 some = _mm256_cmp_ps(v[0], v[1], _CMP_UNORD_Q);
+    some = _mm256_or_ps(some, _mm256_cmp_ps(v[2], v[3], _CMP_UNORD_Q));
+    return _mm256_movemask_ps(some) != 0;
+}
+/* The bits of low where mask has them, those of high elsewhere. */
+static INLINE vu32 vu32_join(uint32_t mask, vu32 low, vu32 high)
+{
+    return _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi32((int)mask)),
+                           _mm256_and_si256(high, _mm256_set1_epi32((int)~mask)));
+}
 static INLINE vf32 vf32_from_s32(vu32 v)
 {
     return _mm256_cvtepi32_ps(v);

@@ -148,6 +148,27 @@ static INLINE bool vf32_any_nan(vf32 v)
 {
     return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0;
 }
+/* In any of four. */
+static INLINE bool vf32_any_nan_x4(const vf32 v[4])
+{
+    return !_mm512_kortestz(_mm512_cmp_ps_mask(v[0], v[1], _CMP_UNORD_Q),
+                            _mm512_cmp_ps_mask(v[2], v[3], _CMP_UNORD_Q));
+}
+/* |a| at most, at least `limit`, with a's sign; a is no NaN, limit above 0. */
+#define VF32_HAS_RANGE
+static INLINE vf32 vf32_at_most(vf32 a, float limit)
+{
+    return _mm512_range_ps(a, _mm512_set1_ps(limit), 2);
+}
+static INLINE vf32 vf32_at_least(vf32 a, float limit)
+{
+    return _mm512_range_ps(a, _mm512_set1_ps(limit), 3);
+}
+/* The bits of low where mask has them, those of high elsewhere. */
+static INLINE vu32 vu32_join(uint32_t mask, vu32 low, vu32 high)
+{
+    return _mm512_ternarylogic_epi32(_mm512_set1_epi32((int)mask), low, high, 0xca);
+}
 static INLINE vf32 vf32_from_s32(vu32 v)
 {
     return _mm512_cvtepi32_ps(v);

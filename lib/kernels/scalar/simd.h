@@ -148,6 +148,10 @@ static inline bool vf32_any_nan(vf32 v)
 {
     return v != v;
 }
+static inline bool vf32_any_nan_x4(const vf32 v[4])
+{
+    return v[0] != v[0] || v[1] != v[1] || v[2] != v[2] || v[3] != v[3];
+}
 static inline vf32 vf32_from_s32(vu32 v)
 {
     return (float)(int32_t)v;

@@ -1,4 +1,5 @@
-/* All 2^32 f32 values through both FP8 encoders, cast and saturate, on every set of this CPU.
+/* All 2^32 f32 values through both FP8 encoders, cast, saturate and quantize (times 1), on every
+ * set of this CPU.
  *
  * Not part of the suite: it takes about a minute of two cores. `cmake --build build/dev --target
  * exhaustive`. What each value must give is found from the other end: each code owns the f32
@@ -15,11 +16,14 @@
 #include "kernels/list.h"
 #include "unit/kernels/reference.h"
 
-enum { CHUNK_BITS = 16, CHUNK = 1 << CHUNK_BITS, CHUNKS = 1 << (32 - CHUNK_BITS), CASES = 4 };
+enum { CHUNK_BITS = 16, CHUNK = 1 << CHUNK_BITS, CHUNKS = 1 << (32 - CHUNK_BITS), CASES = 6 };
+
+enum way { CAST, SATURATE, QUANTIZE };
+static const char *const way_names[] = {"cast", "saturate", "quantize"};
 
 struct encoder {
     enum octet_dtype dtype;
-    bool saturates;
+    enum way way;
     uint32_t begin[129]; /* first magnitude (f32 bits) of each positive code; nan last */
     uint32_t codes;
 };
@@ -38,9 +42,9 @@ static uint32_t first_above_middle(double low, double high, bool tie_goes_up)
     return bits_of(middle) + !tie_goes_up;
 }
 
-static struct encoder make_encoder(enum octet_dtype dtype, bool saturates)
+static struct encoder make_encoder(enum octet_dtype dtype, enum way way)
 {
-    struct encoder e = {.dtype = dtype, .saturates = saturates};
+    struct encoder e = {.dtype = dtype, .way = way};
     struct ref_type t = ref_type(dtype);
     double value = 0;
 
@@ -50,7 +54,7 @@ static struct encoder make_encoder(enum octet_dtype dtype, bool saturates)
         e.codes = code + 1;
         value = next;
     }
-    if (!saturates) { /* the number that would follow the largest; then overflow */
+    if (way == CAST) { /* the number that would follow the largest; then overflow */
         double beyond = t.largest + (t.largest - ref_decode(dtype, e.codes - 2));
         e.begin[e.codes] = first_above_middle(value, beyond, e.codes % 2 == 0);
         e.codes++;
@@ -89,6 +93,19 @@ static void expect(const struct encoder *e, uint32_t first, uint8_t *codes)
     }
 }
 
+static void encode(const struct oct_kernels *kernels, const struct encoder *e, const float *values,
+                   uint8_t *codes)
+{
+    const float one = 1;
+
+    if (e->way == CAST)
+        kernels->cast(e->dtype, CHUNK, values, codes);
+    else if (e->way == SATURATE)
+        kernels->saturate(e->dtype, CHUNK, values, codes);
+    else
+        kernels->quantize(OCTET_DTYPE_F32, e->dtype, CHUNK, values, &one, 0, codes);
+}
+
 static void run_chunk(struct run *run, uint32_t chunk, float *values, uint8_t *got, uint8_t *want)
 {
     uint32_t first = chunk << CHUNK_BITS;
@@ -97,15 +114,14 @@ static void run_chunk(struct run *run, uint32_t chunk, float *values, uint8_t *g
         memcpy(&values[i], &(uint32_t){first + i}, sizeof(float));
     for (int c = 0; c < CASES; c++) {
         const struct encoder *e = &run->encoders[c];
-        (e->saturates ? run->kernels->saturate : run->kernels->cast)(e->dtype, CHUNK, values, got);
+        encode(run->kernels, e, values, got);
         expect(e, first, want);
         if (memcmp(got, want, CHUNK) == 0)
             continue;
         for (uint32_t i = 0; i < CHUNK; i++)
             if (got[i] != want[i] && atomic_fetch_add(&run->differences, 1) < 10)
-                printf("\n%s %s of %a (%08x) is %02x, expected %02x",
-                       e->saturates ? "saturate" : "cast", octet_dtype_name(e->dtype), values[i],
-                       first + i, got[i], want[i]);
+                printf("\n%s %s of %a (%08x) is %02x, expected %02x", way_names[e->way],
+                       octet_dtype_name(e->dtype), values[i], first + i, got[i], want[i]);
     }
 }
 
@@ -147,7 +163,7 @@ static uint64_t run_set(const struct oct_kernels *kernels, const struct encoder 
         pthread_join(threads[t], NULL);
     clock_gettime(CLOCK_MONOTONIC, &end);
     uint64_t differences = atomic_load(&run.differences);
-    printf(" %llu differences in 4 x 2^32 codes, %.1f s\n", (unsigned long long)differences,
+    printf(" %llu differences in %d x 2^32 codes, %.1f s\n", (unsigned long long)differences, CASES,
            (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9);
     return differences;
 }
@@ -159,7 +175,8 @@ int main(int argc, char **argv)
     int ran = 0;
 
     for (int c = 0; c < CASES; c++)
-        encoders[c] = make_encoder(c < 2 ? OCTET_DTYPE_F8_E4M3FN : OCTET_DTYPE_F8_E5M2, c % 2 == 1);
+        encoders[c] =
+            make_encoder(c < 3 ? OCTET_DTYPE_F8_E4M3FN : OCTET_DTYPE_F8_E5M2, (enum way)(c % 3));
     for (size_t i = 0; octet_kernel_set_name(i); i++) {
         if (argc > 1 && strcmp(argv[1], octet_kernel_set_name(i)) != 0)
             continue;

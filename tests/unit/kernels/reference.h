@@ -230,11 +230,6 @@ static inline float ref_mul(float a, float b)
     return ftz(daz(a) * daz(b));
 }
 
-static inline float ref_add(float a, float b)
-{
-    return ftz(daz(a) + daz(b));
-}
-
 /* To BF16, kept as f32. */
 static inline float ref_bf16(float value)
 {
