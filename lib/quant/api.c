@@ -175,10 +175,13 @@ static enum octet_status quantize(const struct octet_compute *compute,
                                   const struct octet_quantize_options *options,
                                   struct octet_quantized *out, struct octet_error *err)
 {
+    struct oct_source source = oct_source_of(array);
     struct oct_calibration calibration;
     struct oct_how how;
     enum octet_dtype scale_dtype = options->scale_dtype;
     enum octet_status status = check_array(array, err);
+
+    *out = (struct octet_quantized){0};
 
     if (status == OCTET_OK && scale_dtype && scale_dtype != OCTET_DTYPE_F32 &&
         scale_dtype != OCTET_DTYPE_BF16)
@@ -188,9 +191,7 @@ static enum octet_status quantize(const struct octet_compute *compute,
     if (status == OCTET_OK)
         status = read_how(compute, array, options, &how, err);
     if (status == OCTET_OK)
-        status = oct_calibrate(compute, array, &how, "tiled_axes", &calibration, err);
-    if (status == OCTET_OK)
-        status = oct_quantize_calibrated(compute, array, how.qtype, &calibration, out, err);
+        status = oct_quantize(compute, &source, &how, "tiled_axes", &calibration, out, err);
     if (status == OCTET_OK && scale_dtype)
         status = oct_array_cast(compute, &out->scale, scale_dtype, &out->scale, err);
     return status;

@@ -78,9 +78,8 @@ static enum octet_status scale_shape(const struct octet_array *array, const stru
  * and a NaN is above them all, so one atomic maximum joins the threads' shares and NaN sticks. */
 struct maxima {
     const struct oct_kernels *kernels;
-    const struct octet_array *array;
+    const struct oct_source *source;
     const struct oct_layout *layout;
-    size_t element_bytes;
     _Atomic uint32_t *shared; /* [scales], when runs are reduced */
     float *own;               /* [scales] or, for each thread, as many: when runs are kept */
 };
@@ -88,8 +87,7 @@ struct maxima {
 static void visit_reduced(void *user, const struct oct_run *run, size_t thread)
 {
     const struct maxima *m = user;
-    const char *x = (const char *)m->array->data + (size_t)run->element * m->element_bytes;
-    float amax = m->kernels->amax(m->array->dtype, (size_t)run->length, x);
+    float amax = oct_source_amax(m->kernels, m->source, run->element, run->length);
     uint32_t bits;
 
     (void)thread;
@@ -102,13 +100,25 @@ static void visit_reduced(void *user, const struct oct_run *run, size_t thread)
         ;
 }
 
+/* amax[i] becomes the larger of itself and element + i. */
+static void take_columns(const struct maxima *m, int64_t element, int64_t n, float *amax)
+{
+    float buffer[OCT_SOURCE_PIECE];
+
+    for (int64_t at = 0, step; at < n; at += step) {
+        step = oct_source_piece(m->source, n - at);
+        m->kernels->amax_columns(m->source->dtype, (size_t)step,
+                                 oct_source_read(m->kernels, m->source, element + at, step, buffer),
+                                 amax + at);
+    }
+}
+
 static void visit_kept(void *user, const struct oct_run *run, size_t thread)
 {
     const struct maxima *m = user;
-    const char *x = (const char *)m->array->data + (size_t)run->element * m->element_bytes;
 
-    m->kernels->amax_columns(m->array->dtype, (size_t)run->length, x,
-                             m->own + (int64_t)thread * m->layout->scales + run->scale);
+    take_columns(m, run->element, run->length,
+                 m->own + (int64_t)thread * m->layout->scales + run->scale);
 }
 
 /* Columns [first, first + COLUMNS) of all rows, when rows share their scales. */
@@ -117,12 +127,10 @@ static void visit_columns(void *user, size_t item, size_t thread)
     const struct maxima *m = user;
     int64_t width = m->layout->row_length, first = (int64_t)item * COLUMNS;
     int64_t n = width - first < COLUMNS ? width - first : COLUMNS;
-    const char *x = (const char *)m->array->data + (size_t)first * m->element_bytes;
 
     (void)thread;
     for (int64_t row = 0; row < m->layout->rows; row++)
-        m->kernels->amax_columns(m->array->dtype, (size_t)n,
-                                 x + (size_t)(row * width) * m->element_bytes, m->own + first);
+        take_columns(m, row * width + first, n, m->own + first);
 }
 
 static enum octet_status amax_kept(const struct octet_compute *compute, struct maxima *m,
@@ -150,13 +158,12 @@ static enum octet_status amax_kept(const struct octet_compute *compute, struct m
 }
 
 static enum octet_status absmax(const struct octet_compute *compute,
-                                const struct octet_array *array, const struct oct_layout *layout,
+                                const struct oct_source *source, const struct oct_layout *layout,
                                 float *amax, struct octet_error *err)
 {
     struct maxima m = {.kernels = compute->workers->kernels,
-                       .array = array,
+                       .source = source,
                        .layout = layout,
-                       .element_bytes = octet_dtype_bytes(array->dtype),
                        .shared = (_Atomic uint32_t *)(void *)amax};
 
     if (layout->is_kept)
@@ -168,9 +175,8 @@ static enum octet_status absmax(const struct octet_compute *compute,
 
 struct ranges {
     const struct oct_kernels *kernels;
-    const struct octet_array *array;
+    const struct oct_source *source;
     const struct oct_layout *layout;
-    size_t element_bytes;
     float *lower, *upper;
     float *squares;    /* [scales], of rms */
     double *long_sums; /* [scales], instead, of groups of more than SHORT */
@@ -180,20 +186,20 @@ static void visit_range(void *user, const struct oct_run *run, size_t thread)
 {
     struct ranges *r = user;
     int64_t step = r->layout->is_kept;
-    float x[CHUNK];
+    float x[CHUNK], buffer[OCT_SOURCE_PIECE];
 
     (void)thread;
     for (int64_t begin = 0; begin < run->length; begin += CHUNK) {
         int64_t n = run->length - begin < CHUNK ? run->length - begin : CHUNK;
-        r->kernels->decode(
-            r->array->dtype, (size_t)n,
-            (const char *)r->array->data + (size_t)(run->element + begin) * r->element_bytes, x);
+        r->kernels->decode(r->source->dtype, (size_t)n,
+                           oct_source_read(r->kernels, r->source, run->element + begin, n, buffer),
+                           x);
         for (int64_t i = 0; i < n; i++) {
             int64_t s = run->scale + (begin + i) * step;
             if (r->long_sums) {
-                r->long_sums[s] += oct_round_to(r->array->dtype, x[i] * x[i]);
+                r->long_sums[s] += oct_round_to(r->source->dtype, x[i] * x[i]);
             } else if (r->squares) {
-                r->squares[s] += oct_round_to(r->array->dtype, x[i] * x[i]);
+                r->squares[s] += oct_round_to(r->source->dtype, x[i] * x[i]);
             } else if (x[i] != x[i]) {
                 r->lower[s] = r->upper[s] = x[i];
             } else {
@@ -207,27 +213,23 @@ static void visit_range(void *user, const struct oct_run *run, size_t thread)
 }
 
 static enum octet_status minmax(const struct octet_compute *compute,
-                                const struct octet_array *array, const struct oct_layout *layout,
+                                const struct oct_source *source, const struct oct_layout *layout,
                                 struct oct_calibration *out, struct octet_error *err)
 {
     struct ranges r = {.kernels = compute->workers->kernels,
-                       .array = array,
+                       .source = source,
                        .layout = layout,
-                       .element_bytes = octet_dtype_bytes(array->dtype),
                        .lower = out->lower,
                        .upper = out->upper};
 
     return oct_layout_in_order(compute, layout, visit_range, &r, err);
 }
 
-static enum octet_status rms(const struct octet_compute *compute, const struct octet_array *array,
+static enum octet_status rms(const struct octet_compute *compute, const struct oct_source *source,
                              const struct oct_layout *layout, float *out, struct octet_error *err)
 {
-    struct ranges r = {.kernels = compute->workers->kernels,
-                       .array = array,
-                       .layout = layout,
-                       .element_bytes = octet_dtype_bytes(array->dtype),
-                       .squares = out};
+    struct ranges r = {
+        .kernels = compute->workers->kernels, .source = source, .layout = layout, .squares = out};
     int64_t group = layout->elements ? layout->elements / layout->scales : 0;
     /* XLA turns the division by the count, a constant, into a product. */
     float share = group ? 1.0f / (float)group : 0;
@@ -241,8 +243,8 @@ static enum octet_status rms(const struct octet_compute *compute, const struct o
     for (int64_t i = 0; r.long_sums && i < layout->scales; i++)
         out[i] = (float)r.long_sums[i];
     for (int64_t i = 0; i < layout->scales; i++) {
-        float mean = oct_round_to(array->dtype, out[i] * share);
-        out[i] = oct_round_to(array->dtype, sqrtf(mean));
+        float mean = oct_round_to(source->dtype, out[i] * share);
+        out[i] = oct_round_to(source->dtype, sqrtf(mean));
     }
     return status;
 }
@@ -297,7 +299,7 @@ static enum octet_status average_all(const struct octet_compute *compute, enum o
 
 /* ---- all of them ---- */
 
-static enum octet_status fixed(const struct octet_compute *compute, const struct octet_array *array,
+static enum octet_status fixed(const struct octet_compute *compute, enum octet_dtype dtype,
                                const double *numbers, int count, struct oct_calibration *out,
                                struct octet_error *err)
 {
@@ -310,13 +312,13 @@ static enum octet_status fixed(const struct octet_compute *compute, const struct
     out->upper = OCTET_NEW(compute->arena, float);
     if (!out->upper)
         return octet_arena_exhausted(compute->arena, err);
-    *out->upper = oct_round_to(array->dtype, (float)high);
+    *out->upper = oct_round_to(dtype, (float)high);
     if (low + high == 0)
         return OCTET_OK;
     out->lower = OCTET_NEW(compute->arena, float);
     if (!out->lower)
         return octet_arena_exhausted(compute->arena, err);
-    *out->lower = oct_round_to(array->dtype, (float)low);
+    *out->lower = oct_round_to(dtype, (float)low);
     return OCTET_OK;
 }
 
@@ -329,10 +331,10 @@ static void multiply(enum octet_dtype dtype, int64_t n, float *values, double fa
 }
 
 static enum octet_status measure(const struct octet_compute *compute,
-                                 const struct octet_array *array, enum oct_method method,
+                                 const struct oct_source *source, enum oct_method method,
                                  struct oct_calibration *out, struct octet_error *err)
 {
-    struct oct_layout layout = oct_layout_make(array->rank, array->dim, out->dim);
+    struct oct_layout layout = oct_layout_make(source->array.rank, source->array.dim, out->dim);
 
     out->upper = OCTET_NEW_ARRAY(compute->arena, out->count, float);
     if (method == OCT_METHOD_MINMAX)
@@ -341,11 +343,11 @@ static enum octet_status measure(const struct octet_compute *compute,
         return octet_arena_exhausted(compute->arena, err);
     switch (method) {
     case OCT_METHOD_MINMAX:
-        return minmax(compute, array, &layout, out, err);
+        return minmax(compute, source, &layout, out, err);
     case OCT_METHOD_RMS:
-        return rms(compute, array, &layout, out->upper, err);
+        return rms(compute, source, &layout, out->upper, err);
     default:
-        return absmax(compute, array, &layout, out->upper, err);
+        return absmax(compute, source, &layout, out->upper, err);
     }
 }
 
@@ -382,7 +384,7 @@ enum octet_status oct_calibration_shape(const struct octet_array *array, const s
 }
 
 enum octet_status oct_calibrate(const struct octet_compute *compute,
-                                const struct octet_array *array, const struct oct_how *how,
+                                const struct oct_source *source, const struct oct_how *how,
                                 const char *tile_field, struct oct_calibration *out,
                                 struct octet_error *err)
 {
@@ -392,18 +394,19 @@ enum octet_status oct_calibrate(const struct octet_compute *compute,
     enum octet_status status;
 
     *out = (struct oct_calibration){.largest = how->qtype->largest};
-    status = scale_shape(array, how, tile_field, out, err);
+    status = scale_shape(&source->array, how, tile_field, out, err);
     if (status != OCTET_OK)
         return status;
     if (method == OCT_METHOD_FIXED)
-        return fixed(compute, array, numbers, count, out, err);
-    status = measure(compute, array, method, out, err);
+        return fixed(compute, source->dtype, numbers, count, out, err);
+    status = measure(compute, source, method, out, err);
     if (status != OCTET_OK)
         return status;
     if (count) {
-        multiply(array->dtype, out->count, out->upper, numbers[0]);
-        multiply(array->dtype, out->count, out->lower, numbers[0]);
+        multiply(source->dtype, out->count, out->upper, numbers[0]);
+        multiply(source->dtype, out->count, out->lower, numbers[0]);
     }
     out->clips = clips(method, count, numbers);
-    return how->mean_axes ? average_all(compute, array->dtype, how->mean_axes, out, err) : OCTET_OK;
+    return how->mean_axes ? average_all(compute, source->dtype, how->mean_axes, out, err)
+                          : OCTET_OK;
 }

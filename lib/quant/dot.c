@@ -189,36 +189,32 @@ static enum octet_status turn_scale(struct oct_op *op, const struct octet_array 
 
 /* g times the scale of y, which lies along g's contracting and batch axes. y becomes bare codes. */
 static enum octet_status move_scale(struct oct_op *op, const struct gradient *gradient,
-                                    struct octet_array *g, struct oct_value *y,
-                                    struct octet_error *err)
+                                    const struct octet_array *g, struct oct_value *y,
+                                    struct oct_source *out, struct octet_error *err)
 {
     const struct octet_array *scale = &y->quantized.scale;
     int64_t dim[OCTET_ARRAY_RANK_MAX];
-    struct octet_array moved;
     float *values;
     enum octet_status status = turn_scale(op, scale, &gradient->dims, g->rank, dim, &values, err);
 
-    if (status == OCTET_OK)
-        status = oct_array_like(&op->work, g, oct_promote(g->dtype, scale->dtype), &moved, err);
-    if (status == OCTET_OK)
-        status = oct_multiply(&op->work, g, dim, values, &moved, err);
     if (status != OCTET_OK)
         return status;
-    *g = moved;
+    *out = oct_source_times(g, dim, values, oct_promote(g->dtype, scale->dtype));
     *y = (struct oct_value){.array = y->quantized.qvalue};
     return OCTET_OK;
 }
 
 static enum octet_status quantize_gradient(struct oct_op *op, const struct gradient *gradient,
-                                           struct octet_array *g, struct oct_value *y,
+                                           const struct octet_array *g, struct oct_value *y,
                                            struct oct_value *out, struct octet_error *err)
 {
     const struct octet_dot_dims *dims = &gradient->dims;
+    struct oct_source source = oct_source_of(g);
     struct oct_how how;
     enum octet_status status = OCTET_OK;
 
     if (y->is_quantized)
-        status = move_scale(op, gradient, g, y, err);
+        status = move_scale(op, gradient, g, y, &source, err);
     if (status == OCTET_OK)
         status = check_block(gradient->grad, gradient->tile_size, gradient->tile_field, err);
     if (status == OCTET_OK)
@@ -226,9 +222,8 @@ static enum octet_status quantize_gradient(struct oct_op *op, const struct gradi
                              gradient->tile_size, gradient->tile_field, &how, err);
     if (status != OCTET_OK)
         return status;
-    *gradient->pre = *g;
-    status = oct_value_quantize(op, g, gradient->grad, &how, gradient->tile_field,
-                                &op->cotangent_stats, out, err);
+    status = oct_value_quantize(op, &source, gradient->grad, &how, gradient->tile_field,
+                                &op->cotangent_stats, gradient->pre, out, err);
     *gradient->g_quantized = out->quantized;
     return status;
 }
@@ -237,17 +232,17 @@ static enum octet_status quantize_residual(struct oct_op *op, const struct gradi
                                            struct oct_value *y, struct octet_error *err)
 {
     const struct octet_dot_dims *dims = &gradient->dims;
-    struct octet_array array = y->array;
+    struct oct_source source = oct_source_of(&y->array);
     struct oct_how how;
     enum octet_status status =
         check_block(gradient->residual, gradient->tile_size, gradient->tile_field, err);
 
     if (status == OCTET_OK)
-        status = oct_dot_how(array.rank, dims->rhs_contracting, dims->contracting_count,
+        status = oct_dot_how(y->array.rank, dims->rhs_contracting, dims->contracting_count,
                              gradient->tile_size, gradient->tile_field, &how, err);
     if (status == OCTET_OK)
-        status = oct_value_quantize(op, &array, gradient->residual, &how, gradient->tile_field,
-                                    NULL, y, err);
+        status = oct_value_quantize(op, &source, gradient->residual, &how, gradient->tile_field,
+                                    NULL, NULL, y, err);
     *gradient->y_quantized = y->quantized;
     return status;
 }
@@ -256,13 +251,12 @@ static enum octet_status multiply(struct oct_op *op, struct gradient *gradient,
                                   const struct octet_array *cotangent, const struct octet_array *to,
                                   struct octet_array *out, struct octet_error *err)
 {
-    struct octet_array g = *cotangent;
-    struct oct_value y, factor = {.array = g};
+    struct oct_value y, factor = {.array = *cotangent};
     enum octet_status status;
 
     status = oct_side_residual(op, gradient->y, &y, err);
     if (status == OCTET_OK && gradient->grad->qtype)
-        status = quantize_gradient(op, gradient, &g, &y, &factor, err);
+        status = quantize_gradient(op, gradient, cotangent, &y, &factor, err);
     if (status == OCTET_OK && !y.is_quantized && oct_value_dtype(&y) && gradient->residual->qtype)
         status = quantize_residual(op, gradient, &y, err);
     if (status != OCTET_OK)

@@ -511,17 +511,16 @@ bool oct_grouped_is_reusable(const struct oct_pass *g, bool is_lhs)
     return !folds_scale(g, is_lhs) || side->value.quantized.scale.dim[is_lhs ? 1 : g->k_axis] == 1;
 }
 
-/* The residual of a side: its bare codes after the scale went onto *gradient, where that is
- * possible. */
+/* The residual of a side: its bare codes after the scale went onto *gradient (a source as yet
+ * without one), where that is possible. */
 static enum octet_status fold_scale(struct oct_pass *g, struct oct_side *side, bool folds,
-                                    struct octet_array *gradient, struct oct_value *residual,
+                                    struct oct_source *gradient, struct oct_value *residual,
                                     struct octet_error *err)
 {
     struct octet_quantized *q = &side->value.quantized;
     bool is_lhs = side == &g->lhs;
     int64_t dim[2] = {1, 1};
     const float *values;
-    struct octet_array moved;
     enum octet_status status = OCTET_OK;
 
     *residual = side->value;
@@ -543,13 +542,11 @@ static enum octet_status fold_scale(struct oct_pass *g, struct oct_side *side, b
     status = oct_array_cast(&g->op.work, &q->scale, gradient->dtype, &scale, err);
     if (status == OCTET_OK)
         status = oct_scale_values(&g->op.work, &scale, &values, err);
-    if (status == OCTET_OK)
-        status = oct_array_like(&g->op.work, gradient, gradient->dtype, &moved, err);
-    if (status == OCTET_OK)
-        status = oct_multiply(&g->op.work, gradient, dim, values, &moved, err);
-    *gradient = moved;
+    if (status != OCTET_OK)
+        return status;
+    *gradient = oct_source_times(&gradient->array, dim, values, gradient->dtype);
     *residual = (struct oct_value){.array = q->qvalue};
-    return status;
+    return OCTET_OK;
 }
 
 /* The gradient as one product takes it: scaled, quantized along `axis`. */
@@ -560,22 +557,23 @@ static enum octet_status prepare(struct oct_pass *g, struct oct_side *y,
                                  struct oct_value *residual, struct octet_error *err)
 {
     bool folds = folds_scale(g, y == &g->lhs);
-    struct octet_array array = *cotangent;
+    struct oct_source source = oct_source_of(cotangent);
     const char *tile = axis == 1 ? g->op.config.drhs_tile_size : g->op.config.dlhs_tile_size;
     struct oct_how how = {
         .channelwise = 1u << axis, .tiled_axis = tile[0] ? 1 - axis : -1, .tile_size = tile};
-    enum octet_status status = fold_scale(g, y, folds, &array, residual, err);
+    enum octet_status status = fold_scale(g, y, folds, &source, residual, err);
 
-    *gradient = (struct oct_value){.array = array};
+    *gradient = (struct oct_value){.array = *cotangent};
+    if (status == OCTET_OK && !setting->qtype)
+        status = oct_source_array(&g->op.work, &source, &gradient->array, err);
     if (status != OCTET_OK || !setting->qtype)
         return status;
-    *pre = array;
     if (setting->qtype->block)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "rule.bwd_qtype",
                           "%s needs tiles, which grouped matmuls do not have",
                           setting->qtype->name);
-    status = oct_value_quantize(&g->op, &array, setting, &how, "rule.bwd_weight_grad_tile_size",
-                                &g->op.cotangent_stats, gradient, err);
+    status = oct_value_quantize(&g->op, &source, setting, &how, "rule.bwd_weight_grad_tile_size",
+                                &g->op.cotangent_stats, pre, gradient, err);
     *recorded = gradient->quantized;
     if (status == OCTET_OK && tile[0]) { /* groups may cut the tiles */
         gradient->is_quantized = false;

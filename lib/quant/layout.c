@@ -104,6 +104,12 @@ static struct each cut(const struct oct_layout *layout, size_t *items)
     return each;
 }
 
+bool oct_layout_is_by_rows(const struct oct_layout *layout)
+{
+    return !layout->is_kept && layout->rows == layout->scales &&
+           layout->row_length < 2 * RUN_ELEMENTS;
+}
+
 size_t oct_layout_items(const struct oct_layout *layout)
 {
     size_t items;

@@ -37,6 +37,8 @@ struct oct_run {
     size_t item;   /* of work: the runs of an item are visited by one thread, in order */
 };
 
+/* Has each row its own scale, and is it visited in one run? */
+bool oct_layout_is_by_rows(const struct oct_layout *layout);
 /* How many items oct_layout_each makes. */
 size_t oct_layout_items(const struct oct_layout *layout);
 

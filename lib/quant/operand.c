@@ -94,26 +94,30 @@ enum octet_status oct_side_check(struct oct_side *side, const char *name,
         octet_dtype_name(dtype));
 }
 
-enum octet_status oct_value_quantize(struct oct_op *op, const struct octet_array *array,
+enum octet_status oct_value_quantize(struct oct_op *op, const struct oct_source *source,
                                      const struct oct_setting *setting, struct oct_how *how,
                                      const char *tile_field, struct oct_stats *stats,
-                                     struct oct_value *out, struct octet_error *err)
+                                     struct octet_array *written, struct oct_value *out,
+                                     struct octet_error *err)
 {
     struct oct_calibration calibration;
+    struct octet_array numbers;
     enum octet_status status;
 
     how->qtype = setting->qtype;
     how->method = setting->method;
     if (setting->disable_channelwise_axes)
         how->channelwise = 0;
-    status = oct_calibrate(&op->work, array, how, tile_field, &calibration, err);
-    if (status != OCTET_OK)
-        return status;
     *out = (struct oct_value){.is_quantized = true};
-    status =
-        oct_quantize_calibrated(&op->work, array, how->qtype, &calibration, &out->quantized, err);
-    if (status == OCTET_OK && stats && op->options->numerics)
-        status = oct_stats_add(&op->work, array, &out->quantized, how->qtype->largest, stats, err);
+    status = oct_quantize(&op->work, source, how, tile_field, &calibration, &out->quantized, err);
+    bool is_told = stats && op->options->numerics, is_kept = written && op->record != &op->unused;
+    if (status == OCTET_OK && (is_told || is_kept))
+        status = oct_source_array(&op->work, source, &numbers, err);
+    if (status == OCTET_OK && is_told)
+        status =
+            oct_stats_add(&op->work, &numbers, &out->quantized, how->qtype->largest, stats, err);
+    if (status == OCTET_OK && is_kept)
+        *written = numbers;
     return status;
 }
 
@@ -177,20 +181,18 @@ enum octet_status oct_side_quantize(struct oct_op *op, struct oct_side *side,
                                     const char *tile_field, struct octet_error *err)
 {
     struct octet_quantized places = side->value.quantized;
+    struct oct_source source = oct_source_of(&side->original);
 
     if (side->given->is_quantized || !setting->qtype)
         return OCTET_OK;
     enum octet_status status = complete(op, side, setting, how, err);
-    if (status == OCTET_OK)
-        status =
-            oct_calibrate(&op->work, &side->original, how, tile_field, &side->calibration, err);
     if (status != OCTET_OK)
         return status;
     side->is_calibrated = true;
     side->has_blocks = setting->qtype->block != 0;
     side->value = (struct oct_value){.is_quantized = true, .quantized = places};
-    return oct_quantize_into(&op->work, &side->original, how->qtype, &side->calibration,
-                             &side->value.quantized, err);
+    return oct_quantize(&op->work, &source, how, tile_field, &side->calibration,
+                        &side->value.quantized, err);
 }
 
 void *oct_keep_take(struct oct_keep *keep, size_t bytes)

@@ -71,11 +71,12 @@ enum octet_status oct_side_quantize(struct oct_op *op, struct oct_side *side,
                                     const struct oct_setting *setting, struct oct_how *how,
                                     const char *tile_field,
                                     struct octet_error *err) OCTET_MUST_CHECK;
-/* An array quantized by a setting: gradients, residuals. stats may be NULL. */
-enum octet_status oct_value_quantize(struct oct_op *op, const struct octet_array *array,
+/* Quantized by a setting: gradients, residuals. stats may be NULL. *written (may be NULL): the
+ * numbers that were quantized, where a record keeps all. */
+enum octet_status oct_value_quantize(struct oct_op *op, const struct oct_source *source,
                                      const struct oct_setting *setting, struct oct_how *how,
                                      const char *tile_field, struct oct_stats *stats,
-                                     struct oct_value *out,
+                                     struct octet_array *written, struct oct_value *out,
                                      struct octet_error *err) OCTET_MUST_CHECK;
 
 /* The operand for a backward product: its codes if they can be used again, else the original. */

@@ -8,8 +8,9 @@
 
 #include "kernels/kernels.h"
 #include "quant/layout.h"
+#include "rules/fields.h"
 
-enum { CHUNK = 2048 };
+enum { CHUNK = OCT_SOURCE_PIECE };
 
 static const float tiny_root = 0x1p-63f; /* square root of the smallest normal f32 and BF16 */
 
@@ -76,14 +77,12 @@ static float divide_by(enum octet_dtype dtype, float value, float divisor, bool 
     return value * (1.0f / divisor);
 }
 
-static void symmetric_scales(enum octet_dtype dtype, const struct oct_qtype *qtype,
-                             const struct oct_kernels *kernels,
-                             const struct oct_calibration *calibration, float *scale)
+static float symmetric_scale(enum octet_dtype dtype, const struct oct_qtype *qtype,
+                             const struct oct_kernels *kernels, float upper, bool is_fixed)
 {
-    for (int64_t i = 0; i < calibration->count; i++) {
-        float s = divide_by(dtype, calibration->upper[i], qtype->bound, calibration->is_fixed);
-        scale[i] = round_scale(qtype->scale_rule, dtype, kernels, s < tiny_root ? 1 : s);
-    }
+    float s = divide_by(dtype, upper, qtype->bound, is_fixed);
+
+    return round_scale(qtype->scale_rule, dtype, kernels, s < tiny_root ? 1 : s);
 }
 
 /* zero_points: their values, as codes of the qtype are written. */
@@ -106,10 +105,9 @@ static void asymmetric_scales(enum octet_dtype dtype, const struct oct_qtype *qt
 
 struct conversion {
     const struct oct_kernels *kernels;
-    const struct octet_array *array;
+    const struct oct_source *source;
     const struct oct_layout *layout;
     const struct oct_qtype *qtype;
-    size_t element_bytes;
     const float *scale, *inverse;
     const float *zero_points; /* values; NULL: symmetric */
     bool divides;             /* nothing is broadcast: a true division */
@@ -137,22 +135,28 @@ static bool is_narrow(const struct oct_qtype *qtype)
 
 static void convert_fast(const struct conversion *c, const struct oct_run *run)
 {
-    c->kernels->quantize(c->array->dtype, c->qtype->dtype, (size_t)run->length,
-                         (const char *)c->array->data + (size_t)run->element * c->element_bytes,
-                         c->inverse + run->scale, c->layout->is_kept, c->codes + run->element);
+    float buffer[OCT_SOURCE_PIECE];
+
+    for (int64_t at = 0, n; at < run->length; at += n) {
+        n = oct_source_piece(c->source, run->length - at);
+        const void *x = oct_source_read(c->kernels, c->source, run->element + at, n, buffer);
+        c->kernels->quantize(c->source->dtype, c->qtype->dtype, (size_t)n, x,
+                             c->inverse + run->scale + (c->layout->is_kept ? at : 0),
+                             c->layout->is_kept, c->codes + run->element + at);
+    }
 }
 
 /* What the kernels have no loop for: zero points, and true divisions. */
 static void convert_slow(const struct conversion *c, const struct oct_run *run)
 {
-    enum octet_dtype dtype = c->array->dtype;
-    float v[CHUNK];
+    enum octet_dtype dtype = c->source->dtype;
+    float v[CHUNK], buffer[OCT_SOURCE_PIECE];
 
     for (int64_t begin = 0; begin < run->length; begin += CHUNK) {
         int64_t n = run->length - begin < CHUNK ? run->length - begin : CHUNK;
         int64_t element = run->element + begin;
         c->kernels->decode(dtype, (size_t)n,
-                           (const char *)c->array->data + (size_t)element * c->element_bytes, v);
+                           oct_source_read(c->kernels, c->source, element, n, buffer), v);
         for (int64_t i = 0; i < n; i++) {
             int64_t s = run->scale + (c->layout->is_kept ? begin + i : 0);
             v[i] = oct_round_to(dtype, c->divides ? v[i] / c->scale[s] : v[i] * c->inverse[s]);
@@ -213,7 +217,9 @@ static enum octet_status make_scales(const struct octet_compute *compute, enum o
         return status;
     if (!calibration->lower) {
         out->zero_point = (struct octet_array){0};
-        symmetric_scales(dtype, qtype, kernels, calibration, *values);
+        for (size_t i = 0; i < count; i++)
+            (*values)[i] = symmetric_scale(dtype, qtype, kernels, calibration->upper[i],
+                                           calibration->is_fixed);
     } else {
         status = place(compute, qtype->dtype, calibration->rank, calibration->dim, &out->zero_point,
                        err);
@@ -227,29 +233,21 @@ static enum octet_status make_scales(const struct octet_compute *compute, enum o
     return OCTET_OK;
 }
 
-enum octet_status oct_quantize_calibrated(const struct octet_compute *compute,
-                                          const struct octet_array *array,
-                                          const struct oct_qtype *qtype,
-                                          const struct oct_calibration *calibration,
-                                          struct octet_quantized *out, struct octet_error *err)
+/* Under a calibration that is made. */
+static enum octet_status convert(const struct octet_compute *compute,
+                                 const struct oct_source *source, const struct oct_qtype *qtype,
+                                 const struct oct_calibration *calibration,
+                                 struct octet_quantized *out, struct octet_error *err)
 {
-    *out = (struct octet_quantized){0};
-    return oct_quantize_into(compute, array, qtype, calibration, out, err);
-}
-
-enum octet_status oct_quantize_into(const struct octet_compute *compute,
-                                    const struct octet_array *array, const struct oct_qtype *qtype,
-                                    const struct oct_calibration *calibration,
-                                    struct octet_quantized *out, struct octet_error *err)
-{
+    const struct octet_array *array = &source->array;
     struct oct_layout layout = oct_layout_make(array->rank, array->dim, calibration->dim);
     float *values, *zero_points;
     enum octet_status status;
 
     status = place(compute, qtype->dtype, array->rank, array->dim, &out->qvalue, err);
     if (status == OCTET_OK)
-        status =
-            make_scales(compute, array->dtype, qtype, calibration, &values, &zero_points, out, err);
+        status = make_scales(compute, source->dtype, qtype, calibration, &values, &zero_points, out,
+                             err);
     if (status != OCTET_OK)
         return status;
     float *inverse = OCTET_NEW_ARRAY(compute->arena, calibration->count, float);
@@ -258,16 +256,100 @@ enum octet_status oct_quantize_into(const struct octet_compute *compute,
     for (int64_t i = 0; i < calibration->count; i++)
         inverse[i] = 1.0f / values[i];
     struct conversion c = {.kernels = compute->workers->kernels,
-                           .array = array,
+                           .source = source,
                            .layout = &layout,
                            .qtype = qtype,
-                           .element_bytes = octet_dtype_bytes(array->dtype),
                            .scale = values,
                            .inverse = inverse,
                            .zero_points = zero_points,
                            .divides = same_dims(array->rank, array->dim, calibration->dim),
                            .codes = out->qvalue.data};
     return oct_layout_each(compute, &layout, visit_conversion, &c, err);
+}
+
+/* ---- rows, each calibrated and converted while it is in cache ---- */
+
+struct rows {
+    struct conversion conversion;
+    float *upper, *scale, *inverse; /* [rows] */
+    const float *factor;            /* of the calibration; NULL: none */
+};
+
+static void visit_row(void *user, const struct oct_run *run, size_t thread)
+{
+    const struct rows *rows = user;
+    const struct conversion *c = &rows->conversion;
+    enum octet_dtype dtype = c->source->dtype;
+    float upper = oct_source_amax(c->kernels, c->source, run->element, run->length);
+
+    if (rows->factor)
+        upper = oct_round_to(dtype, upper * *rows->factor);
+    float scale = symmetric_scale(dtype, c->qtype, c->kernels, upper, false);
+    rows->upper[run->scale] = upper;
+    rows->scale[run->scale] = scale;
+    rows->inverse[run->scale] = 1.0f / scale;
+    visit_conversion(user, run, thread); /* which is at the start of rows */
+}
+
+static enum octet_status quantize_rows(const struct octet_compute *compute,
+                                       const struct oct_source *source,
+                                       const struct oct_layout *layout,
+                                       const struct oct_qtype *qtype, const float *factor,
+                                       struct oct_calibration *calibration,
+                                       struct octet_quantized *out, struct octet_error *err)
+{
+    const struct octet_array *array = &source->array;
+    const int64_t count = calibration->count;
+    struct rows rows = {.upper = OCTET_NEW_ARRAY(compute->arena, count, float),
+                        .scale = OCTET_NEW_ARRAY(compute->arena, count, float),
+                        .inverse = OCTET_NEW_ARRAY(compute->arena, count, float),
+                        .factor = factor};
+    enum octet_status status;
+
+    if (!rows.upper || !rows.scale || !rows.inverse)
+        return octet_arena_exhausted(compute->arena, err);
+    calibration->upper = rows.upper;
+    out->zero_point = (struct octet_array){0};
+    status = place(compute, qtype->dtype, array->rank, array->dim, &out->qvalue, err);
+    if (status == OCTET_OK)
+        status =
+            place(compute, source->dtype, calibration->rank, calibration->dim, &out->scale, err);
+    if (status != OCTET_OK)
+        return status;
+    rows.conversion = (struct conversion){.kernels = compute->workers->kernels,
+                                          .source = source,
+                                          .layout = layout,
+                                          .qtype = qtype,
+                                          .scale = rows.scale,
+                                          .inverse = rows.inverse,
+                                          .codes = out->qvalue.data};
+    status = oct_layout_each(compute, layout, visit_row, &rows, err);
+    compute->workers->kernels->cast(source->dtype, (size_t)count, rows.scale, out->scale.data);
+    return status;
+}
+
+enum octet_status oct_quantize(const struct octet_compute *compute, const struct oct_source *source,
+                               const struct oct_how *how, const char *tile_field,
+                               struct oct_calibration *calibration, struct octet_quantized *out,
+                               struct octet_error *err)
+{
+    const struct octet_array *array = &source->array;
+    enum oct_method method;
+    double numbers[2];
+    int count = oct_method_numbers(how->method, &method, numbers);
+    float factor = count ? oct_round_to(source->dtype, (float)numbers[0]) : 1;
+    enum octet_status status = oct_calibration_shape(array, how, tile_field, calibration, err);
+
+    if (status != OCTET_OK)
+        return status;
+    struct oct_layout layout = oct_layout_make(array->rank, array->dim, calibration->dim);
+    if (method == OCT_METHOD_ABSMAX && !how->mean_axes && oct_layout_is_by_rows(&layout) &&
+        !same_dims(array->rank, array->dim, calibration->dim))
+        return quantize_rows(compute, source, &layout, how->qtype, count ? &factor : NULL,
+                             calibration, out, err);
+    status = oct_calibrate(compute, source, how, tile_field, calibration, err);
+    return status == OCTET_OK ? convert(compute, source, how->qtype, calibration, out, err)
+                              : status;
 }
 
 /* ---- back ---- */
@@ -304,20 +386,44 @@ static void visit_multiplication(void *user, const struct oct_run *run, size_t t
                       (char *)m->y->data + (size_t)run->element * m->y_bytes);
 }
 
+static enum octet_status multiply(const struct octet_compute *compute, const struct octet_array *x,
+                                  const struct oct_layout *layout, const float *scale,
+                                  struct octet_array *y, struct octet_error *err)
+{
+    struct multiplication m = {.kernels = compute->workers->kernels,
+                               .x = x,
+                               .y = y,
+                               .layout = layout,
+                               .scale = scale,
+                               .x_bytes = octet_dtype_bytes(x->dtype),
+                               .y_bytes = octet_dtype_bytes(y->dtype)};
+
+    return oct_layout_each(compute, layout, visit_multiplication, &m, err);
+}
+
 enum octet_status oct_multiply(const struct octet_compute *compute, const struct octet_array *x,
                                const int64_t *scale_dim, const float *scale, struct octet_array *y,
                                struct octet_error *err)
 {
     struct oct_layout layout = oct_layout_make(x->rank, x->dim, scale_dim);
-    struct multiplication m = {.kernels = compute->workers->kernels,
-                               .x = x,
-                               .y = y,
-                               .layout = &layout,
-                               .scale = scale,
-                               .x_bytes = octet_dtype_bytes(x->dtype),
-                               .y_bytes = octet_dtype_bytes(y->dtype)};
 
-    return oct_layout_each(compute, &layout, visit_multiplication, &m, err);
+    return multiply(compute, x, &layout, scale, y, err);
+}
+
+enum octet_status oct_source_array(const struct octet_compute *compute,
+                                   const struct oct_source *source, struct octet_array *out,
+                                   struct octet_error *err)
+{
+    const struct octet_array *array = &source->array;
+    enum octet_status status;
+
+    if (!source->scale) {
+        *out = *array;
+        return OCTET_OK;
+    }
+    status = oct_array_like(compute, array, source->dtype, out, err);
+    return status == OCTET_OK ? multiply(compute, array, &source->layout, source->scale, out, err)
+                              : status;
 }
 
 struct shift {

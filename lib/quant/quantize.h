@@ -8,6 +8,7 @@
 
 #include "octet/quant.h"
 #include "quant/qtype.h"
+#include "quant/source.h"
 
 /* How an array is quantized, in normal form. */
 struct oct_how {
@@ -33,9 +34,9 @@ struct oct_calibration {
     float largest; /* the qtype's, for figures */
 };
 
-/* field: what the settings are called in errors ("lhs"). */
+/* tile_field: what the tiles are called in errors. */
 enum octet_status oct_calibrate(const struct octet_compute *compute,
-                                const struct octet_array *array, const struct oct_how *how,
+                                const struct oct_source *source, const struct oct_how *how,
                                 const char *tile_field, struct oct_calibration *out,
                                 struct octet_error *err) OCTET_MUST_CHECK;
 
@@ -45,19 +46,13 @@ enum octet_status oct_calibration_shape(const struct octet_array *array, const s
                                         const char *tile_field, struct oct_calibration *out,
                                         struct octet_error *err) OCTET_MUST_CHECK;
 
-/* Codes, scale (and zero point) of the array under a calibration; the scale is of the array's
- * dtype. */
-enum octet_status
-oct_quantize_calibrated(const struct octet_compute *compute, const struct octet_array *array,
-                        const struct oct_qtype *qtype, const struct oct_calibration *calibration,
-                        struct octet_quantized *out, struct octet_error *err) OCTET_MUST_CHECK;
-
-/* The same into memory of the caller's, where out->qvalue, scale or zero_point have data set. */
-enum octet_status oct_quantize_into(const struct octet_compute *compute,
-                                    const struct octet_array *array, const struct oct_qtype *qtype,
-                                    const struct oct_calibration *calibration,
-                                    struct octet_quantized *out,
-                                    struct octet_error *err) OCTET_MUST_CHECK;
+/* Calibrates, and makes codes, scale and zero point: in the arena, or in memory of the caller's
+ * where out->qvalue, scale or zero_point have data set. The scale is of the numbers' dtype. A row
+ * with a scale of its own is calibrated and converted while it is in cache. */
+enum octet_status oct_quantize(const struct octet_compute *compute, const struct oct_source *source,
+                               const struct oct_how *how, const char *tile_field,
+                               struct oct_calibration *calibration, struct octet_quantized *out,
+                               struct octet_error *err) OCTET_MUST_CHECK;
 
 /* Sets x to 0 where `array` lies outside of the calibration's bounds (inclusive; NaN is outside).
  * x: F32 or BF16 of array's shape. Source: Qwix, clip_gradient_to_calibration. */
@@ -96,6 +91,11 @@ enum octet_status oct_dequantize(const struct octet_compute *compute,
 enum octet_status oct_multiply(const struct octet_compute *compute, const struct octet_array *x,
                                const int64_t *scale_dim, const float *scale, struct octet_array *y,
                                struct octet_error *err) OCTET_MUST_CHECK;
+
+/* A source's numbers in memory: the array itself where there is no scale. */
+enum octet_status oct_source_array(const struct octet_compute *compute,
+                                   const struct oct_source *source, struct octet_array *out,
+                                   struct octet_error *err) OCTET_MUST_CHECK;
 
 /* An array of the shape of another; it holds anything. */
 enum octet_status oct_array_like(const struct octet_compute *compute,
