@@ -170,14 +170,11 @@ static enum octet_status read_how(const struct octet_compute *compute,
     return status == OCTET_OK ? check_how(how, options->tiled_axis_count, err) : status;
 }
 
-static enum octet_status quantize(const struct octet_compute *compute,
-                                  const struct octet_array *array,
-                                  const struct octet_quantize_options *options,
-                                  struct octet_quantized *out, struct octet_error *err)
+enum octet_status oct_quantize_how(const struct octet_compute *compute,
+                                   const struct octet_array *array,
+                                   const struct octet_quantize_options *options,
+                                   struct oct_how *how, struct octet_error *err)
 {
-    struct oct_source source = oct_source_of(array);
-    struct oct_calibration calibration;
-    struct oct_how how;
     enum octet_dtype scale_dtype = options->scale_dtype;
     enum octet_status status = check_array(array, err);
 
@@ -188,8 +185,20 @@ static enum octet_status quantize(const struct octet_compute *compute,
         status = octet_fail(err, OCTET_INVALID_ARGUMENT, "scale_dtype",
                             "'%s' is no type of a scale; expected float32 or bfloat16",
                             octet_dtype_name(scale_dtype));
-    if (status == OCTET_OK)
-        status = read_how(compute, array, options, &how, err);
+    return status == OCTET_OK ? read_how(compute, array, options, how, err) : status;
+}
+
+static enum octet_status quantize(const struct octet_compute *compute,
+                                  const struct octet_array *array,
+                                  const struct octet_quantize_options *options,
+                                  struct octet_quantized *out, struct octet_error *err)
+{
+    struct oct_source source = oct_source_of(array);
+    struct oct_calibration calibration;
+    struct oct_how how;
+    enum octet_dtype scale_dtype = options->scale_dtype;
+    enum octet_status status = oct_quantize_how(compute, array, options, &how, err);
+
     if (status == OCTET_OK)
         status = oct_quantize(compute, &source, &how, "tiled_axes", &calibration, out, err);
     if (status == OCTET_OK && scale_dtype)

@@ -21,6 +21,12 @@ struct oct_how {
     uint32_t mean_axes; /* act_static_scale: bit a: the calibration is averaged over axis a */
 };
 
+/* Checks octet_quantize's arguments; *how is what they say. */
+enum octet_status oct_quantize_how(const struct octet_compute *compute,
+                                   const struct octet_array *array,
+                                   const struct octet_quantize_options *options,
+                                   struct oct_how *how, struct octet_error *err) OCTET_MUST_CHECK;
+
 /* What calibration found: |x| <= upper, or lower <= x <= upper; f32 values that the array's dtype
  * has. One for each scale. */
 struct oct_calibration {

@@ -74,7 +74,7 @@ KERNEL(amax_columns)
 }
 
 /* From maxima to scales: formulas 3 to 5 of Qwix's arithmetic for a symmetric range, as
- * lib/quant/quantize.c has them. factor: of the calibration, 0: none. reciprocal: 1 / bound,
+ * lib/quant/quantize.c has them. factor: of the calibration, 1: none. reciprocal: 1 / bound,
  * rounded. is_e4m3: a scale is rounded to that. upper: the range. */
 KERNEL(scales)
 (long count, long type, GLOBAL const uint *amax, float factor, float bound, float reciprocal,
@@ -84,8 +84,7 @@ KERNEL(scales)
 
     for (; i < count; i += group_count(0) * item_count(0)) {
         float a = one_nan(float_of(amax[i])), s;
-        if (factor != 0.0f)
-            a = round_to(type, times(a, factor));
+        a = round_to(type, times(a, factor));
         upper[i] = a;
         s = type == DEVICE_BF16 ? round_to(type, divide(a, bound)) : times(a, reciprocal);
         if (s < 1.0842021724855044e-19f) /* 2^-63 */

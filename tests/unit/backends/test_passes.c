@@ -1,0 +1,6 @@
+#include "device.h"
+
+TCase *device_pass_tests(void)
+{
+    return tcase_create("passes");
+}
