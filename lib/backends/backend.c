@@ -93,7 +93,7 @@ static enum octet_status warm_up(octet_backend *backend, struct octet_error *err
     const struct oct_driver *driver = backend->driver;
     size_t bytes = PRODUCT_HEAD * sizeof(int64_t) + PANEL_SIZE * sizeof(int64_t);
     oct_device_buffer zeros = 0;
-    void *queue;
+    void *queue = NULL;
     enum octet_status status = driver->queue_create(backend->context, &queue, err);
 
     if (status != OCTET_OK)
@@ -148,7 +148,7 @@ enum octet_status oct_backend_open_driver(const struct oct_driver *driver,
 enum octet_status octet_backend_open(const char *name, const struct octet_backend_options *options,
                                      octet_backend **out, struct octet_error *err)
 {
-    const struct oct_driver *driver;
+    const struct oct_driver *driver = NULL;
     enum octet_status status = find_driver(name, &driver, err);
 
     return status == OCTET_OK ? oct_backend_open_driver(driver, options, out, err) : status;
@@ -196,7 +196,7 @@ enum octet_status octet_backend_peer(octet_backend *backend, int64_t m, int64_t 
                                      struct octet_error *err)
 {
     enum octet_status status = check_extent("m", m, err);
-    void *queue;
+    void *queue = NULL;
 
     if (status == OCTET_OK)
         status = check_extent("n", n, err);
