@@ -178,8 +178,6 @@ enum octet_status oct_quantize_how(const struct octet_compute *compute,
     enum octet_dtype scale_dtype = options->scale_dtype;
     enum octet_status status = check_array(array, err);
 
-    *out = (struct octet_quantized){0};
-
     if (status == OCTET_OK && scale_dtype && scale_dtype != OCTET_DTYPE_F32 &&
         scale_dtype != OCTET_DTYPE_BF16)
         status = octet_fail(err, OCTET_INVALID_ARGUMENT, "scale_dtype",
@@ -199,6 +197,7 @@ static enum octet_status quantize(const struct octet_compute *compute,
     enum octet_dtype scale_dtype = options->scale_dtype;
     enum octet_status status = oct_quantize_how(compute, array, options, &how, err);
 
+    *out = (struct octet_quantized){0};
     if (status == OCTET_OK)
         status = oct_quantize(compute, &source, &how, "tiled_axes", &calibration, out, err);
     if (status == OCTET_OK && scale_dtype)
