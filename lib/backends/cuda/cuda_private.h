@@ -69,6 +69,8 @@ const char *oct_cuda_ptx(void);
 /* Opens libcuda.so.1 and finds its functions. Errors: UNAVAILABLE. */
 enum octet_status oct_cuda_library(struct oct_cuda_api *api,
                                    struct octet_error *err) OCTET_MUST_CHECK;
+/* "CUDA_ERROR_NO_DEVICE". */
+const char *oct_cuda_result_name(const struct oct_cuda_api *api, unsigned result);
 /* What a result means. SUCCESS: OK; no memory: RESOURCE_EXHAUSTED; the device's end (kept in
  * `death`): UNAVAILABLE; else INTERNAL. doing: "writing 4096 bytes". */
 enum octet_status oct_cuda_status(struct oct_cuda *cuda, unsigned result, struct octet_error *err,

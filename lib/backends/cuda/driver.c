@@ -52,14 +52,12 @@ static enum octet_status look(struct oct_cuda *cuda, const char *device,
 
     if (result == OCT_CUDA_SUCCESS)
         result = cuda->api.cuDeviceGetCount(&count);
-    if (result != OCT_CUDA_SUCCESS || count < 1) {
-        const char *name = NULL;
-
-        if (cuda->api.cuGetErrorName(result, &name) != OCT_CUDA_SUCCESS || !name)
-            name = "no name";
+    if (result == OCT_CUDA_SUCCESS && count < 1)
+        result = OCT_CUDA_NO_DEVICE;
+    if (result != OCT_CUDA_SUCCESS)
         return octet_fail(err, OCTET_UNAVAILABLE, "backend",
-                          "the NVIDIA driver (libcuda.so.1) has no device: %s (%u)", name, result);
-    }
+                          "the NVIDIA driver (libcuda.so.1) gives no device: %s (%u)",
+                          oct_cuda_result_name(&cuda->api, result), result);
     enum octet_status status = choose(cuda, device, count, err);
     if (status != OCTET_OK)
         return status;

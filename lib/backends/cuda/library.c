@@ -38,13 +38,20 @@ static bool is_death(unsigned result)
     return false;
 }
 
-static const char *name_of(const struct oct_cuda *cuda, unsigned result)
+const char *oct_cuda_result_name(const struct oct_cuda_api *api, unsigned result)
 {
     const char *name = NULL;
 
-    return cuda->api.cuGetErrorName(result, &name) == OCT_CUDA_SUCCESS && name
-               ? name
-               : "a result that the driver has no name for";
+    if (api->cuGetErrorName(result, &name) == OCT_CUDA_SUCCESS && name)
+        return name;
+    switch (result) {
+#define OCT_CUDA_NAME(word, number, death)                                                         \
+    case number:                                                                                   \
+        return "CUDA_ERROR_" #word;
+        OCT_CUDA_RESULTS(OCT_CUDA_NAME)
+#undef OCT_CUDA_NAME
+    }
+    return "a result without a name";
 }
 
 static enum octet_status refuse_dead(const struct oct_cuda *cuda, unsigned result,
@@ -53,7 +60,8 @@ static enum octet_status refuse_dead(const struct oct_cuda *cuda, unsigned resul
     return octet_fail(err, OCTET_UNAVAILABLE, "backend",
                       "%s: the CUDA device %d (%s) was lost (%s, %u); the CPU and other backends "
                       "go on, and this one can be opened again",
-                      doing, cuda->device, cuda->device_name, name_of(cuda, result), result);
+                      doing, cuda->device, cuda->device_name,
+                      oct_cuda_result_name(&cuda->api, result), result);
 }
 
 enum octet_status oct_cuda_status(struct oct_cuda *cuda, unsigned result, struct octet_error *err,
@@ -71,10 +79,10 @@ enum octet_status oct_cuda_status(struct oct_cuda *cuda, unsigned result, struct
         atomic_store_explicit(&cuda->death, result, memory_order_relaxed);
         return refuse_dead(cuda, result, doing, err);
     }
-    return octet_fail(err,
-                      result == OCT_CUDA_OUT_OF_MEMORY ? OCTET_RESOURCE_EXHAUSTED : OCTET_INTERNAL,
-                      "backend", "%s on the CUDA device %d (%s) failed: %s (%u)", doing,
-                      cuda->device, cuda->device_name, name_of(cuda, result), result);
+    return octet_fail(
+        err, result == OCT_CUDA_OUT_OF_MEMORY ? OCTET_RESOURCE_EXHAUSTED : OCTET_INTERNAL,
+        "backend", "%s on the CUDA device %d (%s) failed: %s (%u)", doing, cuda->device,
+        cuda->device_name, oct_cuda_result_name(&cuda->api, result), result);
 }
 
 enum octet_status oct_cuda_enter(struct oct_cuda *cuda, struct octet_error *err)

@@ -26,7 +26,7 @@ void fake_reset(void)
     fake->knows_vectors = 1;
 }
 
-static int missing;
+static int missing, opened;
 
 void not_run(const char *name, const char *why)
 {
@@ -37,6 +37,11 @@ void not_run(const char *name, const char *why)
 int not_run_count(void)
 {
     return missing;
+}
+
+int devices_opened(void)
+{
+    return opened;
 }
 
 bool device_open(struct device *device, const char *name)
@@ -52,6 +57,7 @@ bool device_open(struct device *device, const char *name)
     }
     ck_assert_msg(status == OCTET_OK, "%s", err.text);
     ok(device->driver->queue_create(device->context, &device->queue, &err), err);
+    opened++;
     return true;
 }
 

@@ -15,6 +15,7 @@ void fake_reset(void);
 /* "not run: NAME (why)"; their number is printed at the end. */
 void not_run(const char *name, const char *why);
 int not_run_count(void);
+int devices_opened(void);
 
 struct device {
     const struct oct_driver *driver;

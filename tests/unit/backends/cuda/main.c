@@ -22,5 +22,7 @@ int main(void)
     srunner_free(runner);
     printf("cuda: over %s, %d cases not run\n",
            fake_control() ? "the fake libraries" : "this machine's libraries", not_run_count());
+    if (!failed && !devices_opened())
+        puts("cuda: nothing ran on a device");
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

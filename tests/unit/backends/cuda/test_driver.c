@@ -76,7 +76,7 @@ START_TEST(open_refuses_politely)
         {"-1", 3, 90, 0, 0, OCTET_INVALID_ARGUMENT, "device", "'-1'"},
         {"1x", 3, 90, 0, 0, OCTET_INVALID_ARGUMENT, "device", "'1x'"},
         {"99999999999999999999", 3, 90, 0, 0, OCTET_INVALID_ARGUMENT, "device", "9999"},
-        {"0", 0, 90, 0, 0, OCTET_UNAVAILABLE, "backend", "no device"},
+        {"0", 0, 90, 0, 0, OCTET_UNAVAILABLE, "backend", "no device: CUDA_ERROR_NO_DEVICE"},
         {"0", 1, 90, OCT_CUDA_NO_DEVICE, 0, OCTET_UNAVAILABLE, "backend", "CUDA_ERROR_NO_DEVICE"},
         {"0", 1, 90, OCT_CUDA_STUB_LIBRARY, 0, OCTET_UNAVAILABLE, "backend", "STUB_LIBRARY"},
         {"0", 1, 61, 0, 0, OCTET_UNIMPLEMENTED, "device", "6.1; 7.0 or newer"},
