@@ -66,6 +66,13 @@ struct oct_cuda_queue {
 /* Embedded by the build from the kernels' text; NULL: this build has none. Ends in NUL. */
 const char *oct_cuda_ptx(void);
 
+extern const char *const oct_cuda_kernel_names[OCT_KERNEL_COUNT];
+/* Compiles it for the device, or takes what an earlier run compiled, and finds the kernels.
+ * cache_directory: NULL, "": the NVIDIA driver's own cache. The device is entered. Errors:
+ * UNIMPLEMENTED when the driver does not take the text. */
+enum octet_status oct_cuda_load(struct oct_cuda *cuda, const char *cache_directory,
+                                struct octet_error *err) OCTET_MUST_CHECK;
+
 /* Opens libcuda.so.1 and finds its functions. Errors: UNAVAILABLE. */
 enum octet_status oct_cuda_library(struct oct_cuda_api *api,
                                    struct octet_error *err) OCTET_MUST_CHECK;

@@ -1,8 +1,8 @@
 /* The cuda driver: a device opened through libcuda, its memory and its launches.
  *
  * For: lib/backends, through driver.h. Not for: products on the device's matrix units (fast.c),
- * copies (copy.c). Kernels come as PTX, which the driver compiles for the device that is there:
- * any with compute capability 7.0 or newer, for 8-bit floats are decoded in integer arithmetic. */
+ * copies (copy.c). Any device with compute capability 7.0 or newer does: the kernels decode 8-bit
+ * floats in integer arithmetic. */
 #include "backends/cuda/cuda_private.h"
 
 #include <errno.h>
@@ -15,12 +15,6 @@ enum {
     CAPABILITY_MATRIX_UNITS = 80,
     ARGUMENTS_MAX = 32,
     ITEMS_MAX = 256, /* kernels/cuda.h: for more there are not enough registers */
-};
-
-static const char *const kernel_names[OCT_KERNEL_COUNT] = {
-#define OCT_DEVICE_KERNEL(name) [OCT_KERNEL_##name] = #name,
-    OCT_DEVICE_KERNELS(OCT_DEVICE_KERNEL)
-#undef OCT_DEVICE_KERNEL
 };
 
 /* "0", "12": the device's number. */
@@ -84,33 +78,6 @@ static enum octet_status look(struct oct_cuda *cuda, const char *device,
     return oct_cuda_status(cuda, result, err, "asking what it is");
 }
 
-/* The module from the embedded text, and its functions. */
-static enum octet_status load(struct oct_cuda *cuda, struct octet_error *err)
-{
-    char log[1024] = "";
-    unsigned names[] = {OCT_CUDA_JIT_ERROR_LOG_BUFFER, OCT_CUDA_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
-    unsigned result = cuda->api.cuModuleLoadDataEx(&cuda->module, oct_cuda_ptx(), 2, names, values);
-
-    switch (result) {
-    case OCT_CUDA_NO_BINARY_FOR_GPU:
-    case OCT_CUDA_INVALID_PTX:
-    case OCT_CUDA_UNSUPPORTED_PTX_VERSION:
-    case OCT_CUDA_JIT_COMPILER_NOT_FOUND:
-    case OCT_CUDA_JIT_COMPILATION_DISABLED:
-        log[strcspn(log, "\n")] = '\0';
-        return octet_fail(err, OCTET_UNIMPLEMENTED, "backend",
-                          "the driver (%s) does not take this build's kernels for %s: %u%s%s",
-                          cuda->driver_text, cuda->device_name, result, *log ? ": " : "", log);
-    }
-    enum octet_status status = oct_cuda_status(cuda, result, err, "compiling the kernels");
-    for (size_t i = 0; i < OCT_KERNEL_COUNT && status == OCTET_OK; i++)
-        status = oct_cuda_status(
-            cuda, cuda->api.cuModuleGetFunction(&cuda->kernels[i], cuda->module, kernel_names[i]),
-            err, "finding the kernel %s", kernel_names[i]);
-    return status;
-}
-
 static void cuda_close(void *context)
 {
     struct oct_cuda *cuda = context;
@@ -131,7 +98,8 @@ static void cuda_close(void *context)
 }
 
 /* With what look() found: the context and the kernels. */
-static enum octet_status start(struct oct_cuda *cuda, struct octet_error *err)
+static enum octet_status start(struct oct_cuda *cuda, const char *cache_directory,
+                               struct octet_error *err)
 {
     if (cuda->capability < CAPABILITY_MIN)
         return octet_fail(err, OCTET_UNIMPLEMENTED, "device",
@@ -143,7 +111,7 @@ static enum octet_status start(struct oct_cuda *cuda, struct octet_error *err)
     if (status == OCTET_OK)
         status = oct_cuda_enter(cuda, err);
     if (status == OCTET_OK) {
-        status = load(cuda, err);
+        status = oct_cuda_load(cuda, cache_directory, err);
         oct_cuda_leave(cuda);
     }
     return status;
@@ -164,7 +132,7 @@ static enum octet_status cuda_open(const struct octet_backend_options *options, 
     if (status == OCTET_OK)
         status = look(cuda, options ? options->device : NULL, facts, err);
     if (status == OCTET_OK)
-        status = start(cuda, err);
+        status = start(cuda, options ? options->cache_directory : NULL, err);
     if (status != OCTET_OK) {
         cuda_close(cuda);
         return status;
@@ -294,10 +262,10 @@ static enum octet_status cuda_launch(void *opaque, enum oct_device_kernel kernel
 
     if (count > ARGUMENTS_MAX)
         return octet_fail(err, OCTET_INTERNAL, "backend", "%s with %zu arguments, above %d",
-                          kernel_names[kernel], count, ARGUMENTS_MAX);
+                          oct_cuda_kernel_names[kernel], count, ARGUMENTS_MAX);
     if (!grid->groups[0] || !grid->groups[1] || !grid->items[0] || !grid->items[1])
         return OCTET_OK;
-    enum octet_status status = check_grid(grid, kernel_names[kernel], err);
+    enum octet_status status = check_grid(grid, oct_cuda_kernel_names[kernel], err);
     if (status == OCTET_OK)
         status = oct_cuda_enter(cuda, err);
     if (status != OCTET_OK)
@@ -313,7 +281,7 @@ static enum octet_status cuda_launch(void *opaque, enum oct_device_kernel kernel
         cuda->api.cuLaunchKernel(cuda->kernels[kernel], (unsigned)grid->groups[0],
                                  (unsigned)grid->groups[1], 1, (unsigned)grid->items[0],
                                  (unsigned)grid->items[1], 1, 0, queue->stream, places, NULL),
-        err, "starting %s", kernel_names[kernel]);
+        err, "starting %s", oct_cuda_kernel_names[kernel]);
     oct_cuda_leave(cuda);
     return status;
 }

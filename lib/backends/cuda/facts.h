@@ -17,6 +17,7 @@ typedef struct CUstream_st *oct_cuda_stream;
 typedef struct CUevent_st *oct_cuda_event;
 typedef struct CUmod_st *oct_cuda_module;
 typedef struct CUfunc_st *oct_cuda_function;
+typedef struct CUlinkState_st *oct_cuda_link;
 typedef unsigned long long oct_cuda_pointer; /* CUdeviceptr */
 
 /* CUresult. DEATH: the context is of no use any more (the reference calls these sticky), or the
@@ -71,7 +72,8 @@ enum {
     OCT_CUDA_STREAM_NON_BLOCKING = 1,
     OCT_CUDA_EVENT_DEFAULT = 0,
     OCT_CUDA_EVENT_DISABLE_TIMING = 2,
-    /* CUjit_option */
+    /* CUjitInputType, CUjit_option */
+    OCT_CUDA_JIT_INPUT_PTX = 1,
     OCT_CUDA_JIT_ERROR_LOG_BUFFER = 5,
     OCT_CUDA_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
     /* Grids: CUDA C Programming Guide, table of technical specifications. */
@@ -117,6 +119,13 @@ enum {
     X(cuModuleLoadDataEx, "cuModuleLoadDataEx",                                                    \
       (oct_cuda_module * module, const void *image, unsigned options, unsigned *names,             \
        void **values))                                                                             \
+    X(cuLinkCreate, "cuLinkCreate_v2",                                                             \
+      (unsigned options, unsigned *names, void **values, oct_cuda_link *link))                     \
+    X(cuLinkAddData, "cuLinkAddData_v2",                                                           \
+      (oct_cuda_link link, unsigned type, void *data, size_t bytes, const char *name,              \
+       unsigned options, unsigned *names, void **values))                                          \
+    X(cuLinkComplete, "cuLinkComplete", (oct_cuda_link link, void **binary, size_t *bytes))        \
+    X(cuLinkDestroy, "cuLinkDestroy", (oct_cuda_link link))                                        \
     X(cuModuleUnload, "cuModuleUnload", (oct_cuda_module module))                                  \
     X(cuModuleGetFunction, "cuModuleGetFunction",                                                  \
       (oct_cuda_function * function, oct_cuda_module module, const char *name))                    \

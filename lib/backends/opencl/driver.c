@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backends/kernels/plan.h"
+#include "backends/cache.h"
 #include "backends/opencl/opencl_private.h"
 
 extern const unsigned char oct_opencl_text[];
@@ -245,7 +246,7 @@ static enum octet_status build(struct context *context, const char *cache_direct
 
     if (!text)
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "no memory for the kernels' text");
-    key = oct_program_key(cache_directory, parts, 4);
+    key = oct_program_key("opencl", cache_directory, parts, 4);
     free(text);
     context->program = from_binary(context, &key);
     if (context->program)

@@ -54,18 +54,4 @@ void oct_opencl_stay(cl_context context);
 /* "CL_OUT_OF_RESOURCES"; "error -9999". */
 const char *oct_opencl_error_name(cl_int error, char *buffer, size_t size);
 
-/* Compiled programs in a directory, one file for each device, driver and text. A file that is not
- * whole, or not ours, is as good as none. */
-struct oct_program_key {
-    const char *directory; /* NULL: no cache */
-    char name[64];
-};
-struct oct_program_key oct_program_key(const char *directory, const char *const *parts,
-                                       size_t count);
-/* malloc'ed; NULL: none. */
-unsigned char *oct_program_read(const struct oct_program_key *key, size_t *bytes);
-/* Best effort: written beside and renamed, so that readers see all of it or nothing. */
-void oct_program_write(const struct oct_program_key *key, const unsigned char *binary,
-                       size_t bytes);
-
 #endif

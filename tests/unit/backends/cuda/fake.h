@@ -19,7 +19,9 @@ struct fake_cuda {
     int64_t fail_pinned; /* the same for pinned memory, from then on */
     int64_t lose_launch; /* n: at the n-th launch from now the context is lost */
     int64_t allocs, launches;
-    int64_t live_buffers, live_pinned, live_streams, live_events, live_modules, live_contexts;
+    int64_t live_buffers, live_pinned, live_streams, live_events, live_modules, live_links,
+        live_contexts;
+    int64_t compilations;
     size_t live_bytes;
     int64_t products;      /* of the fake cuBLASLt */
     int32_t knows_vectors; /* cuBLASLt 12.9 and newer: scales as vectors */

@@ -39,8 +39,15 @@ struct CUctx_st {
 };
 
 struct CUmod_st {
-    const char *text;
+    char *text;
 };
+
+/* A compiled program: which device it is for, then its text. */
+struct CUlinkState_st {
+    char *binary;
+    size_t bytes;
+};
+static const char binary_head[] = "\177fake sm_";
 
 /* A piece of memory, on the device or pinned. */
 struct piece {
@@ -600,13 +607,68 @@ unsigned fake_cuModuleLoadDataEx(oct_cuda_module *module, const void *image, uns
             if (names[i] == OCT_CUDA_JIT_ERROR_LOG_BUFFER)
                 memcpy(values[i], "ptxas fatal: a line\nanother", 28);
     }
-    if (!result && !strstr(image, ".target sm_"))
+    if (!result && strncmp(image, binary_head, strlen(binary_head)) == 0) {
+        if (strtol((const char *)image + strlen(binary_head), NULL, 10) != fake_cuda.capability)
+            result = OCT_CUDA_NO_BINARY_FOR_GPU;
+    } else if (!result && strstr(image, ".target sm_")) {
+        fake_cuda.compilations++;
+    } else if (!result) {
         result = OCT_CUDA_INVALID_IMAGE;
+    }
     *module = result ? NULL : calloc(1, sizeof **module);
     if (*module) {
-        (*module)->text = image;
+        (*module)->text = strdup(image);
         fake_cuda.live_modules++;
     }
+    return end(result);
+}
+
+unsigned fake_cuLinkCreate(unsigned options, unsigned *names, void **values, oct_cuda_link *link)
+{
+    unsigned result = begin();
+
+    (void)options, (void)names, (void)values;
+    *link = result ? NULL : calloc(1, sizeof **link);
+    fake_cuda.live_links += *link != NULL;
+    return end(result);
+}
+
+unsigned fake_cuLinkAddData(oct_cuda_link link, unsigned type, void *data, size_t bytes,
+                            const char *name, unsigned options, unsigned *names, void **values)
+{
+    unsigned result = begin();
+
+    (void)options, (void)names, (void)values;
+    if (!result && fake_cuda.load_result)
+        result = fake_cuda.load_result;
+    if (!result && (type != OCT_CUDA_JIT_INPUT_PTX || !name || ((char *)data)[bytes - 1]))
+        result = OCT_CUDA_INVALID_VALUE;
+    if (!result) {
+        link->bytes = bytes + 32;
+        link->binary = calloc(1, link->bytes);
+        snprintf(link->binary, link->bytes, "%s%d\n%s", binary_head, fake_cuda.capability,
+                 (const char *)data);
+        fake_cuda.compilations++;
+    }
+    return end(result);
+}
+
+unsigned fake_cuLinkComplete(oct_cuda_link link, void **binary, size_t *bytes)
+{
+    unsigned result = begin();
+
+    *binary = link->binary;
+    *bytes = link->bytes;
+    return end(result);
+}
+
+unsigned fake_cuLinkDestroy(oct_cuda_link link)
+{
+    unsigned result = begin();
+
+    fake_cuda.live_links--;
+    free(link->binary);
+    free(link);
     return end(result);
 }
 
@@ -615,6 +677,7 @@ unsigned fake_cuModuleUnload(oct_cuda_module module)
     unsigned result = begin();
 
     fake_cuda.live_modules--;
+    free(module->text);
     free(module);
     return end(result);
 }

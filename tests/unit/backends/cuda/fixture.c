@@ -22,7 +22,7 @@ void fake_reset(void)
     fake->init_result = fake->load_result = 0;
     fake->memory_bytes = (size_t)1 << 30;
     fake->fail_alloc = fake->fail_pinned = fake->lose_launch = 0;
-    fake->allocs = fake->launches = fake->products = 0;
+    fake->allocs = fake->launches = fake->products = fake->compilations = 0;
     fake->knows_vectors = 1;
 }
 
@@ -73,6 +73,7 @@ void device_close(struct device *device)
     ck_assert_int_eq(fake->live_streams, 0);
     ck_assert_int_eq(fake->live_events, 0);
     ck_assert_int_eq(fake->live_modules, 0);
+    ck_assert_int_eq(fake->live_links, 0);
     ck_assert_int_eq(fake->live_contexts, 0);
 }
 

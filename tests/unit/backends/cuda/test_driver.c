@@ -1,8 +1,12 @@
 /* Opening, launches, and what goes wrong. */
 #include "fixture.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static enum octet_status try_open(const char *name, struct octet_error *err)
 {
@@ -81,7 +85,7 @@ START_TEST(open_refuses_politely)
         {"0", 1, 90, OCT_CUDA_STUB_LIBRARY, 0, OCTET_UNAVAILABLE, "backend", "STUB_LIBRARY"},
         {"0", 1, 61, 0, 0, OCTET_UNIMPLEMENTED, "device", "6.1; 7.0 or newer"},
         {"0", 1, 90, 0, OCT_CUDA_UNSUPPORTED_PTX_VERSION, OCTET_UNIMPLEMENTED, "backend",
-         "222: ptxas fatal: a line"},
+         "PTX_VERSION (222): ptxas fatal: a line"},
         {"0", 1, 90, 0, OCT_CUDA_OUT_OF_MEMORY, OCTET_RESOURCE_EXHAUSTED, "backend",
          "CUDA_ERROR_OUT_OF_MEMORY"},
         {"0", 1, 90, 0, OCT_CUDA_DEVICE_UNAVAILABLE, OCTET_UNAVAILABLE, "backend", "was lost"},
@@ -106,6 +110,65 @@ START_TEST(open_refuses_politely)
         ck_assert_int_eq(fake->live_modules, 0);
     }
     fake_reset();
+}
+END_TEST
+
+/* Opens with a directory of ours; how many compilations that took. */
+static int64_t compilations_with(const char *directory)
+{
+    struct fake_cuda *fake = fake_control();
+    struct octet_backend_options options = {.cache_directory = directory};
+    struct octet_backend_facts facts;
+    struct octet_error err;
+    void *context = NULL;
+
+    fake->compilations = 0;
+    ok(oct_driver_cuda.open(&options, &context, &facts, &err), err);
+    oct_driver_cuda.close(context);
+    ck_assert_int_eq(fake->live_modules, 0);
+    ck_assert_int_eq(fake->live_links, 0);
+    return fake->compilations;
+}
+
+/* The only file in a directory. */
+static void file_in(const char *directory, char *path, size_t size)
+{
+    struct dirent *entry;
+    DIR *listing = opendir(directory);
+    int count = 0;
+
+    ck_assert_ptr_nonnull(listing);
+    while ((entry = readdir(listing)))
+        if (entry->d_name[0] != '.') {
+            snprintf(path, size, "%s/%s", directory, entry->d_name);
+            count++;
+        }
+    closedir(listing);
+    ck_assert_int_eq(count, 1);
+}
+
+START_TEST(what_was_compiled_is_compiled_once)
+{
+    struct fake_cuda *fake = fake_control();
+    char directory[] = "/tmp/octet-cuda-XXXXXX", path[600];
+
+    if (!fake) {
+        not_run("kept kernels", "needs the fake libcuda");
+        return;
+    }
+    fake_reset();
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    ck_assert_int_eq(compilations_with(directory), 1);
+    ck_assert_int_eq(compilations_with(directory), 0);
+    file_in(directory, path, sizeof path);
+    ck_assert_int_eq(truncate(path, 1000), 0); /* a bad file is made anew */
+    ck_assert_int_eq(compilations_with(directory), 1);
+    ck_assert_int_eq(compilations_with(directory), 0);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(rmdir(directory), 0);
+    ck_assert_int_eq(compilations_with(directory), 1); /* no directory: works without */
+    ck_assert_int_eq(compilations_with(""), 1);
+    ck_assert_int_eq(compilations_with(NULL), 1);
 }
 END_TEST
 
@@ -254,6 +317,7 @@ void driver_cases(Suite *suite)
     tcase_add_test(tests, without_library_or_kernels_open_says_what_is_missing);
     tcase_add_test(tests, facts_are_the_devices);
     tcase_add_test(tests, open_refuses_politely);
+    tcase_add_test(tests, what_was_compiled_is_compiled_once);
     tcase_add_test(tests, the_end_of_memory_names_the_bytes_and_passes);
     tcase_add_test(tests, a_launch_runs_before_its_result_is_read);
     tcase_add_test(tests, grids_that_cuda_does_not_have_are_refused);

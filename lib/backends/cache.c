@@ -1,24 +1,25 @@
-/* Compiled programs between runs. See opencl_private.h. */
+/* See cache.h. */
+#include "backends/cache.h"
+
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "backends/opencl/opencl_private.h"
-
 struct head {
     char magic[8];
     uint64_t bytes;
     uint64_t hash[2]; /* XXH3 of what follows */
 };
-static const char magic[8] = "octetcl1";
+static const char magic[8] = "octetbin";
 enum { PATH_BYTES = 4096 };
 static const size_t binary_bytes_max = (size_t)256 << 20;
 
-struct oct_program_key oct_program_key(const char *directory, const char *const *parts,
-                                       size_t count)
+struct oct_program_key oct_program_key(const char *driver, const char *directory,
+                                       const char *const *parts, size_t count)
 {
     struct oct_program_key key = {.directory = directory && directory[0] ? directory : NULL};
     XXH3_state_t *state = XXH3_createState();
@@ -29,7 +30,7 @@ struct oct_program_key oct_program_key(const char *directory, const char *const 
         XXH3_128bits_update(state, parts[i], strlen(parts[i]) + 1);
     if (key.directory) {
         XXH128_hash_t hash = XXH3_128bits_digest(state);
-        snprintf(key.name, sizeof key.name, "opencl-%016" PRIx64 "%016" PRIx64 ".bin",
+        snprintf(key.name, sizeof key.name, "%.31s-%016" PRIx64 "%016" PRIx64 ".bin", driver,
                  (uint64_t)hash.high64, (uint64_t)hash.low64);
     }
     XXH3_freeState(state);
