@@ -1,24 +1,25 @@
-/* The kernels' text as C, and its work-items as coroutines: at a barrier an item goes to sleep and
- * the next one runs. A barrier that some items of a group do not reach ends the program. */
+/* The kernels' text as C. Work-items run one after another; where the kernel has barriers, as
+ * coroutines: at a barrier an item goes to sleep and the next one runs. A barrier that some items
+ * of a group do not reach ends the program. */
 #include "fake.h"
 
 #include "backends/kernels.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>
 
-enum { ITEMS_MAX = 256, STACK_BYTES = 96 << 10 };
+/* A few lines more than a power of two, or all stacks would share their sets of the cache. */
+enum { ITEMS_MAX = 256, STACK_BYTES = (96 << 10) + 320 };
 
 static struct {
     unsigned group[2], item[2], groups[2], items[2];
     fake_kernel kernel;
     void **arguments;
-    ucontext_t scheduler, contexts[ITEMS_MAX];
     enum { READY, ASLEEP, DONE } states[ITEMS_MAX];
+    bool has_barriers;
     unsigned current;
-    char *stacks;
 } now;
 
 static void barrier(void);
@@ -132,6 +133,93 @@ fake_kernel fake_kernel_find(const char *name)
     return NULL;
 }
 
+/* ---- coroutines ---- */
+
+static void wrong(const char *what)
+{
+    fprintf(stderr, "fake cuda: %s\n", what);
+    abort();
+}
+
+/* An item's own loop: a kernel's whole run each time that the scheduler comes to it anew. */
+static void run_items(void);
+
+#if defined(__x86_64__)
+/* glibc's swapcontext asks the kernel for the signal mask each time, which took nine tenths of the
+ * suite's time. Saves what a callee keeps, and changes the stack. */
+void fake_switch(void **save, void *to);
+__asm__(".text\n"
+        ".type fake_switch, @function\n"
+        "fake_switch:\n"
+        "    push %rbp\n    push %rbx\n    push %r12\n    push %r13\n    push %r14\n    push %r15\n"
+        "    mov %rsp, (%rdi)\n"
+        "    mov %rsi, %rsp\n"
+        "    pop %r15\n    pop %r14\n    pop %r13\n    pop %r12\n    pop %rbx\n    pop %rbp\n"
+        "    ret\n"
+        ".size fake_switch, . - fake_switch\n");
+
+static void *scheduler, *items[ITEMS_MAX];
+
+/* A stack as fake_switch leaves one, to return into run_items. */
+static void make_item(unsigned item, char *stack)
+{
+    void (**top)(void) = (void (**)(void))(void *)(stack + STACK_BYTES - 64);
+
+    memset(top, 0, 64);
+    top[6] = run_items;
+    items[item] = top;
+}
+
+static void to_item(unsigned item)
+{
+    fake_switch(&scheduler, items[item]);
+}
+
+static void to_scheduler(void)
+{
+    fake_switch(&items[now.current], scheduler);
+}
+#else
+#include <ucontext.h>
+static ucontext_t scheduler, items[ITEMS_MAX];
+
+static void make_item(unsigned item, char *stack)
+{
+    getcontext(&items[item]);
+    items[item].uc_stack.ss_sp = stack;
+    items[item].uc_stack.ss_size = STACK_BYTES;
+    items[item].uc_link = NULL;
+    makecontext(&items[item], run_items, 0);
+}
+
+static void to_item(unsigned item)
+{
+    swapcontext(&scheduler, &items[item]);
+}
+
+static void to_scheduler(void)
+{
+    swapcontext(&items[now.current], &scheduler);
+}
+#endif
+
+static void run_items(void)
+{
+    for (;;) {
+        now.kernel(now.arguments);
+        now.states[now.current] = DONE;
+        to_scheduler();
+    }
+}
+
+static void barrier(void)
+{
+    if (!now.has_barriers)
+        wrong("a barrier in a kernel that was thought to have none");
+    now.states[now.current] = ASLEEP;
+    to_scheduler();
+}
+
 /* ---- work-groups ---- */
 
 static void select_item(unsigned item)
@@ -141,67 +229,52 @@ static void select_item(unsigned item)
     now.item[1] = item / now.items[0];
 }
 
-static void barrier(void)
-{
-    unsigned self = now.current;
-
-    now.states[self] = ASLEEP;
-    swapcontext(&now.contexts[self], &now.scheduler);
-}
-
-static void run_item(void)
-{
-    now.kernel(now.arguments);
-    now.states[now.current] = DONE;
-    swapcontext(&now.contexts[now.current], &now.scheduler);
-}
-
-static void start_items(unsigned count)
-{
-    for (unsigned i = 0; i < count; i++) {
-        getcontext(&now.contexts[i]);
-        now.contexts[i].uc_stack.ss_sp = now.stacks + (size_t)i * STACK_BYTES;
-        now.contexts[i].uc_stack.ss_size = STACK_BYTES;
-        now.contexts[i].uc_link = NULL;
-        makecontext(&now.contexts[i], run_item, 0);
-        now.states[i] = READY;
-    }
-}
-
 static void run_group(unsigned count)
 {
     unsigned done = 0;
 
-    start_items(count);
+    memset(now.states, READY, sizeof now.states);
     while (done < count) {
         done = 0;
         for (unsigned i = 0; i < count; i++) {
             select_item(i);
             if (now.states[i] != DONE)
-                swapcontext(&now.scheduler, &now.contexts[i]);
+                to_item(i);
             done += now.states[i] == DONE;
         }
-        if (done && done < count) {
-            fprintf(stderr, "fake cuda: %u of %u items ended before a barrier\n", done, count);
-            abort();
-        }
+        if (done && done < count)
+            wrong("some items of a group ended before a barrier of the others");
+    }
+}
+
+static void run_group_straight(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        select_item(i);
+        now.kernel(now.arguments);
     }
 }
 
 void fake_kernel_run(fake_kernel kernel, void **arguments, const unsigned groups[2],
-                     const unsigned items[2])
+                     const unsigned item_counts[2])
 {
-    unsigned count = items[0] * items[1];
+    static char *stacks;
+    unsigned count = item_counts[0] * item_counts[1];
 
-    if (!now.stacks)
-        now.stacks = malloc((size_t)ITEMS_MAX * STACK_BYTES);
-    if (!now.stacks || count > ITEMS_MAX)
-        abort();
+    if (count > ITEMS_MAX)
+        wrong("more work-items than the kernels are made for");
+    if (!stacks) {
+        stacks = malloc((size_t)ITEMS_MAX * STACK_BYTES);
+        for (unsigned i = 0; stacks && i < ITEMS_MAX; i++)
+            make_item(i, stacks + (size_t)i * STACK_BYTES);
+    }
     memcpy(now.groups, groups, sizeof now.groups);
-    memcpy(now.items, items, sizeof now.items);
+    memcpy(now.items, item_counts, sizeof now.items);
     now.kernel = kernel;
     now.arguments = arguments;
+    now.has_barriers =
+        kernel == call_amax_rows || kernel == call_gemm_codes || kernel == call_gemm_numbers;
     for (now.group[1] = 0; now.group[1] < groups[1]; now.group[1]++)
         for (now.group[0] = 0; now.group[0] < groups[0]; now.group[0]++)
-            run_group(count);
+            (now.has_barriers ? run_group : run_group_straight)(count);
 }
