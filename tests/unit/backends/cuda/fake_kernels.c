@@ -222,11 +222,18 @@ static void barrier(void)
 
 /* ---- work-groups ---- */
 
-static void select_item(unsigned item)
+static void next_item(void)
 {
-    now.current = item;
-    now.item[0] = item % now.items[0];
-    now.item[1] = item / now.items[0];
+    now.current++;
+    if (++now.item[0] == now.items[0]) {
+        now.item[0] = 0;
+        now.item[1]++;
+    }
+}
+
+static void first_item(void)
+{
+    now.current = now.item[0] = now.item[1] = 0;
 }
 
 static void run_group(unsigned count)
@@ -236,11 +243,10 @@ static void run_group(unsigned count)
     memset(now.states, READY, sizeof now.states);
     while (done < count) {
         done = 0;
-        for (unsigned i = 0; i < count; i++) {
-            select_item(i);
-            if (now.states[i] != DONE)
-                to_item(i);
-            done += now.states[i] == DONE;
+        for (first_item(); now.current < count; next_item()) {
+            if (now.states[now.current] != DONE)
+                to_item(now.current);
+            done += now.states[now.current] == DONE;
         }
         if (done && done < count)
             wrong("some items of a group ended before a barrier of the others");
@@ -249,10 +255,8 @@ static void run_group(unsigned count)
 
 static void run_group_straight(unsigned count)
 {
-    for (unsigned i = 0; i < count; i++) {
-        select_item(i);
+    for (first_item(); now.current < count; next_item())
         now.kernel(now.arguments);
-    }
 }
 
 void fake_kernel_run(fake_kernel kernel, void **arguments, const unsigned groups[2],
