@@ -23,10 +23,13 @@ enum {
     THIN_SUMS = 8,      /* of a product, added up one by one */
     SMALL = 1 << 19,    /* multiplications in some 15 us, in which no other thread wakes up */
     PANELS_MAX = 4,
+    DIRECT_ROWS = 8,       /* with more, a decoded panel is used often enough */
+    DIRECT_COLUMNS = 4096, /* of a chunk, so that packing rows costs nothing */
+    DIRECT_DEPTH = 64 * OCT_GEMM_BLOCK, /* of rows packed at once: 512 KiB */
     ALIGNMENT = 64
 };
 
-enum thinness { THICK, THIN_ROW, THIN_DOTS };
+enum thinness { THICK, THIN_ROW, THIN_DOTS, DIRECT };
 
 /* How one product is cut. */
 struct cut {
@@ -35,6 +38,7 @@ struct cut {
     size_t rows, columns;             /* of a chunk */
     size_t row_chunks, column_chunks; /* items: one for each pair */
     bool is_integer;
+    oct_gemm_direct *const (*direct)[2]; /* of DIRECT: by rows */
 };
 
 struct work {
@@ -65,6 +69,11 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 static size_t round_up(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
@@ -82,6 +91,21 @@ static size_t chunk_of(size_t n, size_t most, size_t width)
 {
     size_t chunks = (n + most - 1) / most;
     return chunks ? round_up((n + chunks - 1) / chunks, width) : width;
+}
+
+static oct_gemm_direct *const (*direct_of(const struct oct_gemm_path *path,
+                                          const struct oct_gemm *g))[2]
+{
+    static const enum octet_dtype dtypes[] = {[OCT_GEMM_DIRECT_E4M3FN] = OCTET_DTYPE_F8_E4M3FN,
+                                              [OCT_GEMM_DIRECT_E5M2] = OCTET_DTYPE_F8_E5M2,
+                                              [OCT_GEMM_DIRECT_S8] = OCTET_DTYPE_S8,
+                                              [OCT_GEMM_DIRECT_BF16] = OCTET_DTYPE_BF16};
+
+    for (size_t t = 0; t < OCT_GEMM_DIRECT_TYPES; t++)
+        if (path->direct_rows && g->rhs.packed_depth && g->rhs.dtype == dtypes[t] &&
+            g->m <= DIRECT_ROWS)
+            return path->direct[t];
+    return NULL;
 }
 
 static enum thinness thinness_of(const struct oct_gemm *g)
@@ -106,14 +130,20 @@ static struct cut cut_product(const struct oct_gemm *g, const struct oct_gemm_ke
                       .path = exact ? &kernels->bf16 : &kernels->f32,
                       .is_integer = is_integer(g->lhs.dtype) && is_integer(g->rhs.dtype)};
     const size_t m = (size_t)g->m, n = (size_t)g->n;
-    size_t most = CHUNK_COLUMNS;
+    size_t most = CHUNK_COLUMNS, width = cut.path->column_width;
 
+    cut.direct = direct_of(cut.path, g);
+    if (cut.direct) {
+        cut.thinness = DIRECT;
+        most = DIRECT_COLUMNS;
+        width = OCT_GEMM_PACKED_FREE;
+    }
     cut.rows = chunk_of(m, CHUNK_ROWS, cut.path->row_width);
     cut.row_chunks = (m + cut.rows - 1) / cut.rows;
     while (threads > 1 && most > CHUNK_COLUMNS_MIN &&
            cut.row_chunks * ((n + most - 1) / most) < ITEMS_A_THREAD * threads)
         most /= 2;
-    cut.columns = chunk_of(n, most, cut.path->column_width);
+    cut.columns = chunk_of(n, most, width);
     cut.column_chunks = (n + cut.columns - 1) / cut.columns;
     return cut;
 }
@@ -242,6 +272,104 @@ static void run_block(const struct item *item, const struct oct_gemm_kernels *ke
     }
 }
 
+/* ---- Few rows of packed codes ---- */
+
+/* Rows of a tile: as even as can be. */
+static size_t direct_step(const struct item *item)
+{
+    const size_t rows = item->rows.free_count, most = item->cut->path->direct_rows;
+    const size_t tiles = (rows + most - 1) / most;
+
+    return (rows + tiles - 1) / tiles;
+}
+
+static bool is_lifted(const struct item *item)
+{
+    return item->columns.dtype == OCTET_DTYPE_F8_E4M3FN && item->cut->path->pair_bytes == 8;
+}
+
+/* Rows from k on, a panel for each tile, block after block. False: their numbers are too large for
+ * the tiles. */
+static bool pack_direct(const struct work *work, struct item *item, size_t k, size_t depth)
+{
+    const struct oct_gemm_path *path = item->cut->path;
+    const size_t rows = item->rows.free_count, step = direct_step(item);
+    char *to = item->rows_packed;
+
+    for (size_t end = k + depth; k < end; k += OCT_GEMM_BLOCK) {
+        const size_t count = smaller(OCT_GEMM_BLOCK, end - k), pairs = (count + 1) / 2;
+        set_block(&item->rows, &item->g->lhs, k, count, item->bench->row_depth);
+        for (size_t r = 0; r < rows; r += step) {
+            const size_t width = smaller(step, rows - r), bytes = pairs * path->pair_bytes * width;
+            path->pack(&item->rows, r, width, width, to, &item->bench->scratch);
+            if (is_lifted(item) &&
+                !work->kernels->lift(bytes / sizeof(float), (float *)(void *)to))
+                return false;
+            to += bytes;
+        }
+    }
+    return true;
+}
+
+/* Columns c ... c + count - 1 from k on, in one tile or one for each step of rows. */
+static void run_direct_columns(const struct work *work, const struct item *item, size_t c,
+                               size_t count, bool wide, size_t k, size_t depth)
+{
+    const struct oct_gemm_path *path = item->cut->path;
+    const size_t rows = item->rows.free_count, step = direct_step(item);
+    const size_t at = item->columns.packed_skip + c, total = (size_t)item->g->k;
+    const size_t pair = 2 * item->columns.element_bytes, from = (size_t)item->g->rhs.packed_from;
+    const char *codes = item->columns.packed +
+                        at / OCT_GEMM_PACKED_FREE * item->columns.packed_panel_bytes +
+                        at % OCT_GEMM_PACKED_FREE * pair;
+    const char *a = item->rows_packed;
+
+    for (size_t end = k + depth; k < end; k += OCT_GEMM_BLOCK) {
+        const size_t block = smaller(OCT_GEMM_BLOCK, end - k), pairs = (block + 1) / 2;
+        const int mode = (k == 0 ? OCT_GEMM_FIRST : 0) | (k + block == total ? OCT_GEMM_LAST : 0) |
+                         (item->cut->is_integer ? OCT_GEMM_INTEGER : 0);
+        for (size_t r = 0; r < rows; r += step) {
+            const size_t height = smaller(step, rows - r);
+            item->cut->direct[height][wide](
+                pairs, a, codes + (from + k) / 2 * OCT_GEMM_PACKED_FREE * pair,
+                item->columns.packed_panel_bytes, item->bench->tile);
+            work->kernels->merge(height, count, item->bench->tile,
+                                 path->direct_columns[height][wide],
+                                 item->out + r * item->out_stride + c, item->out_stride, mode);
+            a += pairs * path->pair_bytes * height;
+        }
+    }
+}
+
+enum direct_result { DIRECT_DONE, DIRECT_CANCELLED, DIRECT_REFUSED };
+
+/* Codes are read once, in the order in which they lie. */
+static enum direct_result run_direct(const struct work *work, struct item *item)
+{
+    const struct oct_gemm_path *path = item->cut->path;
+    const size_t columns = item->columns.free_count, total = (size_t)item->g->k;
+    const size_t tallest = direct_step(item), wide = path->direct_columns[tallest][1];
+    const size_t exist = round_up(columns, OCT_GEMM_PACKED_FREE);
+
+    for (size_t p = 0; is_lifted(item) && p < exist; p += OCT_GEMM_PACKED_FREE)
+        if (oct_gemm_packed_has_nan(item->columns.packed + p / OCT_GEMM_PACKED_FREE *
+                                                               item->columns.packed_panel_bytes))
+            return DIRECT_REFUSED;
+    for (size_t k = 0; k < total; k += DIRECT_DEPTH) {
+        const size_t depth = smaller(DIRECT_DEPTH, total - k);
+        if (!pack_direct(work, item, k, depth))
+            return DIRECT_REFUSED;
+        for (size_t c = 0, step; c < columns; c += step) {
+            bool is_wide = wide && exist - c >= wide;
+            step = path->direct_columns[tallest][is_wide];
+            if (octet_cancel_check(work->cancel, NULL) != OCTET_OK)
+                return DIRECT_CANCELLED;
+            run_direct_columns(work, item, c, smaller(step, columns - c), is_wide, k, depth);
+        }
+    }
+    return DIRECT_DONE;
+}
+
 static int64_t offset_of(const int64_t *table, int64_t stride, size_t i)
 {
     return stride ? (int64_t)i * stride : table[i];
@@ -363,13 +491,15 @@ static void run_item(void *user, size_t index, size_t thread)
     }
     const size_t rows = smaller(cut->rows, (size_t)g->m - row);
     const size_t columns = smaller(cut->columns, (size_t)g->n - column);
-    if (cut->thinness != THICK) {
+    if (cut->thinness == THIN_ROW || cut->thinness == THIN_DOTS) {
         run_thin(work, &item, row, rows, column, columns);
     } else {
         item.rows = view_of(&g->lhs, row, rows, bench->row_offsets, bench->row_depth);
         item.columns =
             view_of(&g->rhs, column, columns, bench->column_offsets, bench->column_depth);
-        if (!run_blocks(work, &item))
+        bool is_direct = cut->thinness == DIRECT && g->k;
+        enum direct_result result = is_direct ? run_direct(work, &item) : DIRECT_REFUSED;
+        if (result == DIRECT_REFUSED ? !run_blocks(work, &item) : result == DIRECT_CANCELLED)
             return;
     }
     if (work->end)
@@ -392,6 +522,9 @@ static void plan(struct work *work, struct cut *cuts, size_t *begin, size_t thre
         cuts[i] = cut_product(g, work->kernels, threads);
         begin[i + 1] = begin[i] + cuts[i].row_chunks * cuts[i].column_chunks;
         size_t bytes = cuts[i].rows * cuts[i].path->pair_bytes * depth;
+        if (cuts[i].thinness == DIRECT)
+            bytes = larger(bytes, (size_t)g->m * cuts[i].path->pair_bytes *
+                                      ((smaller(DIRECT_DEPTH, (size_t)g->k) + 1) / 2));
         rows_bytes = bytes > rows_bytes ? bytes : rows_bytes;
         pairs = depth > pairs ? depth : pairs;
         bytes = g->out ? 0 : cuts[i].rows * cuts[i].columns * sizeof(float);

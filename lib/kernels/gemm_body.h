@@ -4,21 +4,64 @@
  *   ROWS(X)  X(1) ... X(MR)
  *   WIDE(X)  X(rows, panels): where several panels are taken at once
  *   PAIRS    1 where the set has vf32_dot_pair and the words of avx512bf16/pairs.h: the bf16 path
+ *   SPLIT    1 where the set has split_e4m3fn, split_e5m2, split_s8: tiles from packed codes, for
+ *            up to DIRECT_ROWS rows: DIRECT(X), X(1) ... and, for more columns at once where one
+ *            unit of 2 * VL does not fill the pipelines, DIRECT_WIDE(X), X(rows, units)
  *   UNROLL   pragma: without it the sums of a tile do not stay in registers */
 
 enum { NR = NV * VL };
 
 #if !PAIRS /* named, never called */
-static INLINE vu32 adjacent_pairs(enum octet_dtype dtype, const void *codes)
+static INLINE void adjacent_pairs(enum octet_dtype dtype, const void *codes, vu32 to[2])
 {
-    return vf32_bits(load(dtype, codes));
+    to[0] = to[1] = vf32_bits(load(dtype, codes));
 }
 static INLINE vu32 interleaved_pairs(enum octet_dtype dtype, const void *even, const void *odd)
 {
     (void)odd;
-    return adjacent_pairs(dtype, even);
+    return vf32_bits(load(dtype, even));
+}
+static INLINE void interleaved_pairs_x2(enum octet_dtype dtype, const char *even, const char *odd,
+                                        vu32 to[2])
+{
+    to[0] = to[1] = interleaved_pairs(dtype, even, odd);
 }
 #endif
+
+/* ---- Packed codes ---- */
+
+/* Types whose packed codes are taken apart in registers. */
+static INLINE bool is_split(enum octet_dtype dtype)
+{
+    return SPLIT != 0 && (dtype == OCTET_DTYPE_F8_E4M3FN || dtype == OCTET_DTYPE_F8_E5M2 ||
+                     dtype == OCTET_DTYPE_S8 || dtype == OCTET_DTYPE_BF16);
+}
+
+/* Of 2 * VL columns both k of a pair; E4M3FN's are 2^-8 of themselves. */
+static INLINE void split(enum octet_dtype dtype, const char *codes, vf32 even[2], vf32 odd[2])
+{
+    (void)dtype;
+#if SPLIT
+    switch (dtype) {
+    case OCTET_DTYPE_F8_E4M3FN:
+        split_e4m3fn(codes, even, odd);
+        return;
+    case OCTET_DTYPE_F8_E5M2:
+        split_e5m2(codes, even, odd);
+        return;
+    case OCTET_DTYPE_S8:
+        split_s8(codes, even, odd);
+        return;
+    default:
+        break;
+    }
+#endif
+    for (size_t i = 0; i < 2; i++) {
+        vu32 pairs = vu32_load(codes + i * VL * 4);
+        even[i] = vu32_float(vu32_shl(pairs, 16));
+        odd[i] = vu32_float(vu32_and(pairs, vu32_set1(0xffff0000u)));
+    }
+}
 
 /* ---- Tiles ---- */
 
@@ -88,6 +131,101 @@ WIDE(TILE_F32_WIDE)
 ROWS(TILE_BF16)
 WIDE(TILE_BF16_WIDE)
 #endif
+
+/* ---- Tiles from packed codes ---- */
+
+#if SPLIT
+/* `units` of 2 * VL columns, whose sums stay in registers while their codes are read once. */
+static INLINE void direct_f32(enum octet_dtype dtype, size_t rows, size_t units, size_t pairs,
+                              const float *a, const char *codes, size_t panel_bytes, float *tile)
+{
+    const size_t bytes = 2 * element_bytes(dtype), in_panel = OCT_GEMM_PACKED_FREE / (2 * VL);
+    vf32 sums[8 * 2 * DIRECT_UNITS_MAX];
+
+    UNROLL for (size_t s = 0; s < rows * units * 2; s++) sums[s] = vf32_zero();
+    for (; pairs; pairs--, a += 2 * rows, codes += OCT_GEMM_PACKED_FREE * bytes) {
+        UNROLL for (size_t u = 0; u < units; u++)
+        {
+            vf32 even[2], odd[2];
+            split(dtype, codes + u / in_panel * panel_bytes + u % in_panel * 2 * VL * bytes, even,
+                  odd);
+            UNROLL for (size_t r = 0; r < rows; r++)
+            {
+                vf32 *sum = sums + (r * units + u) * 2, row = vf32_set1(a[rows + r]);
+                sum[0] = vf32_fma(row, odd[0], sum[0]);
+                sum[1] = vf32_fma(row, odd[1], sum[1]);
+                row = vf32_set1(a[r]);
+                sum[0] = vf32_fma(row, even[0], sum[0]);
+                sum[1] = vf32_fma(row, even[1], sum[1]);
+            }
+        }
+    }
+    UNROLL for (size_t s = 0; s < rows * units * 2; s++) vf32_store(tile + s * VL, sums[s]);
+}
+
+#if PAIRS
+static INLINE void direct_bf16(enum octet_dtype dtype, size_t rows, size_t units, size_t pairs,
+                               const uint32_t *a, const char *codes, size_t panel_bytes,
+                               float *tile)
+{
+    const size_t bytes = 2 * element_bytes(dtype), in_panel = OCT_GEMM_PACKED_FREE / (2 * VL);
+    vf32 sums[8 * 2 * DIRECT_UNITS_MAX];
+
+    UNROLL for (size_t s = 0; s < rows * units * 2; s++) sums[s] = vf32_zero();
+    for (; pairs; pairs--, a += rows, codes += OCT_GEMM_PACKED_FREE * bytes) {
+        UNROLL for (size_t u = 0; u < units; u++)
+        {
+            vu32 column[2];
+            adjacent_pairs(dtype,
+                           codes + u / in_panel * panel_bytes + u % in_panel * 2 * VL * bytes,
+                           column);
+            UNROLL for (size_t r = 0; r < rows; r++)
+            {
+                vf32 *sum = sums + (r * units + u) * 2;
+                vu32 row = vu32_set1(a[r]);
+                sum[0] = vf32_dot_pair(sum[0], row, column[0]);
+                sum[1] = vf32_dot_pair(sum[1], row, column[1]);
+            }
+        }
+    }
+    UNROLL for (size_t s = 0; s < rows * units * 2; s++) vf32_store(tile + s * VL, sums[s]);
+}
+#endif
+
+#define DIRECT_TILE(path, T, rows, units)                                                          \
+    static void direct_##path##_##T##_##rows##x##units(                                            \
+        size_t pairs, const void *a, const char *codes, size_t panel_bytes, float *tile)           \
+    {                                                                                              \
+        direct_##path(OCTET_DTYPE_##T, rows, units, pairs, a, codes, panel_bytes, tile);           \
+    }
+#define DIRECT_TYPES(path, rows, units)                                                            \
+    DIRECT_TILE(path, F8_E4M3FN, rows, units)                                                      \
+    DIRECT_TILE(path, F8_E5M2, rows, units)                                                        \
+    DIRECT_TILE(path, S8, rows, units)                                                             \
+    DIRECT_TILE(path, BF16, rows, units)
+#define DIRECT_F32(rows) DIRECT_TYPES(f32, rows, 1)
+#define DIRECT_F32_WIDE(rows, units) DIRECT_TYPES(f32, rows, units)
+DIRECT(DIRECT_F32)
+DIRECT_WIDE(DIRECT_F32_WIDE)
+#if PAIRS
+#define DIRECT_BF16(rows) DIRECT_TYPES(bf16, rows, 1)
+#define DIRECT_BF16_WIDE(rows, units) DIRECT_TYPES(bf16, rows, units)
+DIRECT(DIRECT_BF16)
+DIRECT_WIDE(DIRECT_BF16_WIDE)
+#endif
+#endif
+
+static bool lift(size_t n, float *numbers)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t magnitude = oct_f32_bits(numbers[i]) & 0x7fffffffu;
+        if (magnitude >= 0x7b800000u && magnitude < 0x7f800000u) /* 2^120 */
+            return false;
+    }
+    for (size_t i = 0; i < n; i++)
+        numbers[i] *= 0x1p8f;
+    return true;
+}
 
 static void merge(size_t rows, size_t columns, const float *tile, size_t tile_stride, float *out,
                   size_t out_stride, int mode)
@@ -211,16 +349,21 @@ static void thin_dots(size_t depth, const float *row, size_t columns, const floa
 static INLINE void decode_row(enum octet_dtype dtype, bool pairs, size_t depth, const char *codes,
                               uint32_t *row)
 {
-    const size_t bytes = element_bytes(dtype), step = pairs ? 2 * VL : VL;
-    size_t k = 0;
+    const size_t bytes = element_bytes(dtype), step = pairs ? 4 * VL : VL;
 
-    for (; k + step <= depth; k += step, row += VL)
-        vu32_store(row, pairs ? adjacent_pairs(dtype, codes + k * bytes)
-                              : vf32_bits(load(dtype, codes + k * bytes)));
-    if (k < depth) {
-        char rest[2 * VL * 4] = {0};
-        memcpy(rest, codes + k * bytes, (depth - k) * bytes);
-        vu32_store(row, pairs ? adjacent_pairs(dtype, rest) : vf32_bits(load(dtype, rest)));
+    for (size_t k = 0; k < depth; k += step, row += pairs ? 2 * VL : VL) {
+        char rest[4 * VL * 4] = {0};
+        const char *from = codes + k * bytes;
+        vu32 entries[2];
+        if (depth - k < step)
+            from = memcpy(rest, from, (depth - k) * bytes);
+        if (pairs) {
+            adjacent_pairs(dtype, from, entries);
+            vu32_store(row, entries[0]);
+            vu32_store(row + VL, entries[1]);
+        } else {
+            vu32_store(row, vf32_bits(load(dtype, from)));
+        }
     }
 }
 
@@ -278,11 +421,12 @@ static INLINE void pack_along_depth(enum octet_dtype dtype, bool pairs,
                                     size_t width, uint32_t *panel, struct oct_gemm_scratch *scratch)
 {
     const size_t entries = pairs ? (view->depth_count + 1) / 2 : (view->depth_count + 1) / 2 * 2;
+    const size_t turned = (entries + VL - 1) / VL * VL; /* of each row */
 
     for (size_t at = 0; at < width; at += VL) {
         for (size_t r = 0; r < VL; r++) {
             if (at + r >= count) {
-                memset(scratch->rows[r], 0, sizeof scratch->rows[r]);
+                memset(scratch->rows[r], 0, turned * sizeof scratch->rows[r][0]);
                 continue;
             }
             const size_t next = first + at + r + VL; /* is read after this group of rows */
@@ -295,6 +439,10 @@ static INLINE void pack_along_depth(enum octet_dtype dtype, bool pairs,
             decode_row(dtype, pairs, view->depth_count, codes, scratch->rows[r]);
             if (!pairs && view->depth_count % 2)
                 scratch->rows[r][view->depth_count] = 0; /* VL may be 1 */
+            if (width == 1) {
+                memcpy(panel, scratch->rows[r], entries * sizeof *panel);
+                return;
+            }
         }
         turn_rows(scratch, entries, width, panel + at);
     }
@@ -336,6 +484,13 @@ static INLINE void pack_along_free(enum octet_dtype dtype, bool pairs,
         const size_t ahead = k + AHEAD + step <= n ? k + AHEAD : k;
         __builtin_prefetch(x + depth[ahead] * bytes);
         __builtin_prefetch(x + depth[ahead + step - 1] * bytes);
+        if (pairs && width == NR) {
+            vu32 entries[2];
+            interleaved_pairs_x2(dtype, even, odd, entries);
+            vu32_store(panel, entries[0]);
+            vu32_store(panel + VL, entries[1]);
+            continue;
+        }
         for (size_t v = 0; v < vectors; v++) {
             const size_t skip = v * VL * (size_t)bytes;
             vu32_store(panel + v * VL, entry_of(dtype, pairs, even + skip, odd + skip));
@@ -354,8 +509,7 @@ static INLINE void pack_along_free(enum octet_dtype dtype, bool pairs,
         memset(panel, 0, width * sizeof *panel);
 }
 
-/* Packed codes of one free index and a pair of k, VL times, apart. */
-static INLINE void split_pairs(enum octet_dtype dtype, const char *codes, vf32 *even, vf32 *odd)
+static INLINE void load_split(enum octet_dtype dtype, const char *codes, vf32 *even, vf32 *odd)
 {
     const size_t bytes = element_bytes(dtype);
     char e[VL * 4] = {0}, o[VL * 4] = {0};
@@ -373,20 +527,36 @@ static INLINE void pack_packed(enum octet_dtype dtype, bool pairs, const struct 
                                size_t first, uint32_t *panel)
 {
     const size_t at = view->packed_skip + first, bytes = 2 * element_bytes(dtype);
+    const char *from = view->packed + at / OCT_GEMM_PACKED_FREE * view->packed_panel_bytes;
     const char *codes =
-        view->packed + at / OCT_GEMM_PACKED_FREE * view->packed_panel_bytes +
-        (view->packed_k / 2 * OCT_GEMM_PACKED_FREE + at % OCT_GEMM_PACKED_FREE) * bytes;
+        from + (view->packed_k / 2 * OCT_GEMM_PACKED_FREE + at % OCT_GEMM_PACKED_FREE) * bytes;
+    const bool slow = !pairs && (!is_split(dtype) || (dtype == OCTET_DTYPE_F8_E4M3FN &&
+                                                      oct_gemm_packed_has_nan(from)));
 
     for (size_t k = 0; k < view->depth_count; k += 2, codes += OCT_GEMM_PACKED_FREE * bytes)
-        for (size_t v = 0; v < NV; v++) {
+        for (size_t v = 0; v < NV; v += 2) {
             const char *pair = codes + v * VL * bytes;
-            vf32 even, odd;
+            vf32 even[2], odd[2];
+            vu32 entries[2];
             if (pairs) {
-                vu32_store(panel + (k / 2 * NV + v) * VL, adjacent_pairs(dtype, pair));
+                adjacent_pairs(dtype, pair, entries);
+                vu32_store(panel + (k / 2 * NV + v) * VL, entries[0]);
+                vu32_store(panel + (k / 2 * NV + v + 1) * VL, entries[1]);
+                continue;
+            }
+            if (slow) {
+                load_split(dtype, pair, &even[0], &odd[0]);
+                load_split(dtype, pair + VL * bytes, &even[1], &odd[1]);
             } else {
-                split_pairs(dtype, pair, &even, &odd);
-                vf32_store(panel + (k * NV + v) * VL, even);
-                vf32_store(panel + ((k + 1) * NV + v) * VL, odd);
+                split(dtype, pair, even, odd);
+            }
+            for (size_t i = 0; i < 2; i++) {
+                if (!slow && dtype == OCTET_DTYPE_F8_E4M3FN) {
+                    even[i] = vf32_mul(even[i], vf32_set1(0x1p8f));
+                    odd[i] = vf32_mul(odd[i], vf32_set1(0x1p8f));
+                }
+                vf32_store(panel + (k * NV + v + i) * VL, even[i]);
+                vf32_store(panel + ((k + 1) * NV + v + i) * VL, odd[i]);
             }
         }
 }
@@ -399,7 +569,7 @@ static INLINE void pack_as(enum octet_dtype dtype, bool pairs, const struct oct_
         pack_packed(dtype, pairs, view, first, panel);
     else if (view->free_is_run && !view->depth_is_run && width == NR)
         pack_along_free(dtype, pairs, view, first, NR, panel);
-    else if (view->free_is_run && !view->depth_is_run)
+    else if (view->free_is_run && !view->depth_is_run && width == MR)
         pack_along_free(dtype, pairs, view, first, MR, panel);
     else
         pack_along_depth(dtype, pairs, view, first, count, width, panel, scratch);
@@ -451,6 +621,38 @@ static void pack_bf16(const struct oct_gemm_view *view, size_t first, size_t cou
 #define WIDE_BF16(rows, panels) [rows] = bf16_##rows##x##panels,
 #define WIDE_PANELS(rows, panels) [rows] = (panels),
 
+#if SPLIT
+#define DIRECT_ROW(path, T, rows) [rows][0] = direct_##path##_##T##_##rows##x1,
+#define DIRECT_ROW_WIDE(path, T, rows, units) [rows][1] = direct_##path##_##T##_##rows##x##units,
+#define DIRECT_COLUMNS(rows) [rows][0] = 2 * VL,
+#define DIRECT_COLUMNS_WIDE(rows, units) [rows][1] = (units)*2 * VL,
+#define ROW_f32_E4M3FN(rows) DIRECT_ROW(f32, F8_E4M3FN, rows)
+#define ROW_f32_E5M2(rows) DIRECT_ROW(f32, F8_E5M2, rows)
+#define ROW_f32_S8(rows) DIRECT_ROW(f32, S8, rows)
+#define ROW_f32_BF16(rows) DIRECT_ROW(f32, BF16, rows)
+#define WIDE_f32_E4M3FN(rows, units) DIRECT_ROW_WIDE(f32, F8_E4M3FN, rows, units)
+#define WIDE_f32_E5M2(rows, units) DIRECT_ROW_WIDE(f32, F8_E5M2, rows, units)
+#define WIDE_f32_S8(rows, units) DIRECT_ROW_WIDE(f32, S8, rows, units)
+#define WIDE_f32_BF16(rows, units) DIRECT_ROW_WIDE(f32, BF16, rows, units)
+#define ROW_bf16_E4M3FN(rows) DIRECT_ROW(bf16, F8_E4M3FN, rows)
+#define ROW_bf16_E5M2(rows) DIRECT_ROW(bf16, F8_E5M2, rows)
+#define ROW_bf16_S8(rows) DIRECT_ROW(bf16, S8, rows)
+#define ROW_bf16_BF16(rows) DIRECT_ROW(bf16, BF16, rows)
+#define WIDE_bf16_E4M3FN(rows, units) DIRECT_ROW_WIDE(bf16, F8_E4M3FN, rows, units)
+#define WIDE_bf16_E5M2(rows, units) DIRECT_ROW_WIDE(bf16, F8_E5M2, rows, units)
+#define WIDE_bf16_S8(rows, units) DIRECT_ROW_WIDE(bf16, S8, rows, units)
+#define WIDE_bf16_BF16(rows, units) DIRECT_ROW_WIDE(bf16, BF16, rows, units)
+#define DIRECT_OF(path, T)                                                                         \
+    [OCT_GEMM_DIRECT_##T] = {DIRECT(ROW_##path##_##T) DIRECT_WIDE(WIDE_##path##_##T)}
+#define DIRECT_TABLE(path)                                                                         \
+    .direct_rows = DIRECT_ROWS,                                                                    \
+    .direct_columns = {DIRECT(DIRECT_COLUMNS) DIRECT_WIDE(DIRECT_COLUMNS_WIDE)},                   \
+    .direct = {DIRECT_OF(path, E4M3FN), DIRECT_OF(path, E5M2), DIRECT_OF(path, S8),                \
+               DIRECT_OF(path, BF16)}
+#else
+#define DIRECT_TABLE(path) .direct_rows = 0
+#endif
+
 static const struct oct_gemm_kernels gemm_kernels = {
     .f32 = {.row_width = MR,
             .column_width = NR,
@@ -458,7 +660,8 @@ static const struct oct_gemm_kernels gemm_kernels = {
             .pack = pack_f32,
             .narrow = {ROWS(NARROW_F32)},
             .panels = {WIDE(WIDE_PANELS)},
-            .wide = {WIDE(WIDE_F32)}},
+            .wide = {WIDE(WIDE_F32)},
+            DIRECT_TABLE(f32)},
 #if PAIRS
     .bf16 = {.row_width = MR,
              .column_width = NR,
@@ -466,9 +669,11 @@ static const struct oct_gemm_kernels gemm_kernels = {
              .pack = pack_bf16,
              .narrow = {ROWS(NARROW_BF16)},
              .panels = {WIDE(WIDE_PANELS)},
-             .wide = {WIDE(WIDE_BF16)}},
+             .wide = {WIDE(WIDE_BF16)},
+             DIRECT_TABLE(bf16)},
 #endif
     .merge = merge,
     .thin_row = thin_row,
     .thin_dots = thin_dots,
+    .lift = lift,
 };

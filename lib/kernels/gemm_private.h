@@ -9,11 +9,13 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "kernels/gemm.h"
 
 enum {
     OCT_GEMM_ROWS_MAX = 14,
+    OCT_GEMM_DIRECT_ROWS_MAX = 8,
     OCT_GEMM_PANEL_SLACK = 64, /* bytes written past a panel's end */
     OCT_GEMM_LANES_MAX = 16,
     OCT_GEMM_TILE_MAX = 14 * 32 /* numbers of one tile call */
@@ -40,6 +42,13 @@ struct oct_gemm_packed_head {
     uint8_t has_nan; /* E4M3FN: one of the panel's codes is a NaN, which decoders without a table
                         read as 480 */
 };
+/* codes: behind the head. */
+static inline bool oct_gemm_packed_has_nan(const char *codes)
+{
+    struct oct_gemm_packed_head head;
+    memcpy(&head, codes - OCT_GEMM_PACKED_HEAD, sizeof head);
+    return head.has_nan;
+}
 
 /* Where a set's pack may write while it works. */
 struct oct_gemm_scratch {
@@ -52,6 +61,21 @@ struct oct_gemm_scratch {
 typedef void oct_gemm_tile(size_t pairs, const void *a, const void *b, size_t panel_bytes,
                            float *tile);
 
+/* The same with columns still as packed codes: of the first pair, at the first column; a is a panel
+ * of as many rows as there are. panel_bytes:
+ * from one packed panel to the next. E4M3FN on the f32 path is taken for 2^-8 of what it is (lift
+ * makes up for it), and must not be NaN. */
+typedef void oct_gemm_direct(size_t pairs, const void *a, const char *codes, size_t panel_bytes,
+                             float *tile);
+
+enum oct_gemm_direct_type { /* which packed types are read so */
+    OCT_GEMM_DIRECT_E4M3FN,
+    OCT_GEMM_DIRECT_E5M2,
+    OCT_GEMM_DIRECT_S8,
+    OCT_GEMM_DIRECT_BF16,
+    OCT_GEMM_DIRECT_TYPES
+};
+
 struct oct_gemm_path {
     size_t row_width, column_width; /* the tile */
     size_t pair_bytes;              /* of one free index in a panel */
@@ -62,6 +86,9 @@ struct oct_gemm_path {
     /* By rows: several panels in one call where one alone does not fill the pipelines. */
     size_t panels[OCT_GEMM_ROWS_MAX + 1];
     oct_gemm_tile *wide[OCT_GEMM_ROWS_MAX + 1];
+    size_t direct_rows; /* at most; 0: none */
+    size_t direct_columns[OCT_GEMM_DIRECT_ROWS_MAX + 1][2]; /* of a narrow call, of a wide one */
+    oct_gemm_direct *direct[OCT_GEMM_DIRECT_TYPES][OCT_GEMM_DIRECT_ROWS_MAX + 1][2];
 };
 
 enum { OCT_GEMM_FIRST = 1, OCT_GEMM_LAST = 2, OCT_GEMM_INTEGER = 4 };
@@ -80,6 +107,9 @@ struct oct_gemm_kernels {
                      const int64_t *offsets, size_t columns, float *out);
     void (*thin_dots)(size_t depth, const float *row, size_t columns, const float *const *column,
                       float *sums);
+    /* n numbers times 2^8; false, and nothing is written, when one is too large for it. NaN and Inf
+     * stay what they are. */
+    bool (*lift)(size_t n, float *numbers);
 };
 
 #endif

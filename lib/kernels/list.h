@@ -13,6 +13,7 @@
     X(avx512bw)                                                                                    \
     X(avx512vl)                                                                                    \
     X(avx512dq)                                                                                    \
+    X(avx512vbmi)                                                                                  \
     X(avx512bf16)
 
 enum oct_cpu_feature {
@@ -32,7 +33,7 @@ enum oct_cpu_feature {
     X(scalar, 0u)                                                                                  \
     X(avx2, OCT_CPU_AVX2)                                                                          \
     X(avx512, OCT_CPU_AVX512)                                                                      \
-    X(avx512bf16, OCT_CPU_AVX512 | OCT_CPU_BIT(avx512bf16))
+    X(avx512bf16, OCT_CPU_AVX512 | OCT_CPU_BIT(avx512vbmi) | OCT_CPU_BIT(avx512bf16))
 
 #define OCT_KERNELS_DECLARE(name, needs) extern const struct oct_kernels oct_kernels_##name;
 OCT_KERNEL_SETS(OCT_KERNELS_DECLARE)

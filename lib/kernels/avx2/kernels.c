@@ -16,6 +16,11 @@
 #define ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #define WIDE(X) X(1, 4) X(2, 2) X(3, 2)
 #define PAIRS 0
+#define SPLIT 1
+#define DIRECT_ROWS 6
+#define DIRECT_UNITS_MAX 4
+#define DIRECT(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#define DIRECT_WIDE(X) X(1, 4) X(2, 2)
 #define UNROLL _Pragma("GCC unroll 32")
 #include "../gemm_body.h"
 

@@ -246,6 +246,42 @@ static INLINE vf32 vf32_from_e2m1fn(const void *p)
     return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(sign, rest)), _mm256_set1_ps(0x1p14f));
 }
 
+/* ---- Packed codes (gemm_body.h): of 2 * VL bytes-pairs the first of each, and the second ---- */
+
+static INLINE __m256i first_bytes(__m256i pairs) /* in the upper half of each 16 bits */
+{
+    return _mm256_slli_epi16(pairs, 8);
+}
+static INLINE void vf32_from_f16_x2(__m256i f16, vf32 to[2])
+{
+    to[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(f16));
+    to[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(f16, 1));
+}
+/* 2^-8 of the number; a NaN becomes what its code stands for if it were a number. */
+static INLINE void split_e4m3fn(const void *codes, vf32 even[2], vf32 odd[2])
+{
+    __m256i x = _mm256_loadu_si256(codes), not_twice = _mm256_set1_epi16((short)0xbf80);
+    vf32_from_f16_x2(_mm256_and_si256(_mm256_srai_epi16(first_bytes(x), 1), not_twice), even);
+    vf32_from_f16_x2(_mm256_and_si256(_mm256_srai_epi16(x, 1), not_twice), odd);
+}
+static INLINE void split_e5m2(const void *codes, vf32 even[2], vf32 odd[2])
+{
+    __m256i x = _mm256_loadu_si256(codes);
+    vf32_from_f16_x2(first_bytes(x), even);
+    vf32_from_f16_x2(_mm256_and_si256(x, _mm256_set1_epi16((short)0xff00)), odd);
+}
+static INLINE void vf32_from_s16_x2(__m256i v, vf32 to[2])
+{
+    to[0] = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm256_castsi256_si128(v)));
+    to[1] = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm256_extracti128_si256(v, 1)));
+}
+static INLINE void split_s8(const void *codes, vf32 even[2], vf32 odd[2])
+{
+    __m256i x = _mm256_loadu_si256(codes);
+    vf32_from_s16_x2(_mm256_srai_epi16(first_bytes(x), 8), even);
+    vf32_from_s16_x2(_mm256_srai_epi16(x, 8), odd);
+}
+
 /* rows[i] lane j <-> rows[j] lane i */
 static INLINE void vu32_transpose(vu32 r[VL])
 {

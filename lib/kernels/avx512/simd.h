@@ -251,6 +251,41 @@ static INLINE vf32 vf32_from_e2m1fn(const void *p)
     return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(sign, rest)), _mm512_set1_ps(0x1p14f));
 }
 
+/* ---- Packed codes: see avx2/simd.h ---- */
+
+static INLINE __m512i first_bytes(__m512i pairs)
+{
+    return _mm512_slli_epi16(pairs, 8);
+}
+static INLINE void vf32_from_f16_x2(__m512i f16, vf32 to[2])
+{
+    to[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(f16));
+    to[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(f16, 1));
+}
+static INLINE void split_e4m3fn(const void *codes, vf32 even[2], vf32 odd[2])
+{
+    __m512i x = _mm512_loadu_si512(codes), not_twice = _mm512_set1_epi16((short)0xbf80);
+    vf32_from_f16_x2(_mm512_and_si512(_mm512_srai_epi16(first_bytes(x), 1), not_twice), even);
+    vf32_from_f16_x2(_mm512_and_si512(_mm512_srai_epi16(x, 1), not_twice), odd);
+}
+static INLINE void split_e5m2(const void *codes, vf32 even[2], vf32 odd[2])
+{
+    __m512i x = _mm512_loadu_si512(codes);
+    vf32_from_f16_x2(first_bytes(x), even);
+    vf32_from_f16_x2(_mm512_and_si512(x, _mm512_set1_epi16((short)0xff00)), odd);
+}
+static INLINE void vf32_from_s16_x2(__m512i v, vf32 to[2])
+{
+    to[0] = _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm512_castsi512_si256(v)));
+    to[1] = _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64(v, 1)));
+}
+static INLINE void split_s8(const void *codes, vf32 even[2], vf32 odd[2])
+{
+    __m512i x = _mm512_loadu_si512(codes);
+    vf32_from_s16_x2(_mm512_srai_epi16(first_bytes(x), 8), even);
+    vf32_from_s16_x2(_mm512_srai_epi16(x, 8), odd);
+}
+
 /* rows[i] lane j <-> rows[j] lane i */
 static INLINE void vu32_transpose(vu32 r[VL])
 {

@@ -1,7 +1,7 @@
-/* Words for pairs of BF16: 2 * VL codes decoded at once, in lanes of 16 bits.
+/* Words for pairs of BF16: 4 * VL codes decoded at once, in lanes of 16 bits.
  *
- * FP8 goes by a table of the 128 positive codes: VPERMI2W looks up 64 of them. Other types go by
- * way of f32, of which BF16 is the upper half. */
+ * FP8 goes by tables of the 128 positive codes, for the upper and the lower byte of a number
+ * (VPERMI2B). Other types go by way of f32, of which BF16 is the upper half. */
 #ifndef OCTET_KERNELS_AVX512BF16_PAIRS_H
 #define OCTET_KERNELS_AVX512BF16_PAIRS_H
 
@@ -32,27 +32,45 @@ static const uint16_t bf16_of_e5m2[128] = {
     0x4700, 0x4720, 0x4740, 0x4760, 0x7f80, 0x7fe0, 0x7fc0, 0x7fe0,
 };
 
-static INLINE vu32 bf16_lookup(const uint16_t table[128], __m256i codes)
+/* Half of a table's bytes: the lower of each number, or the upper. */
+static INLINE __m512i table_bytes(const uint16_t numbers[64], bool upper)
 {
-    __m512i index = _mm512_cvtepu8_epi16(codes); /* its low 6 bits count */
-    __m512i low =
-        _mm512_permutex2var_epi16(_mm512_loadu_si512(table), index, _mm512_loadu_si512(table + 32));
-    __m512i high = _mm512_permutex2var_epi16(_mm512_loadu_si512(table + 64), index,
-                                             _mm512_loadu_si512(table + 96));
-    __mmask32 is_high = _mm512_test_epi16_mask(index, _mm512_set1_epi16(0x40));
-    __m512i sign = _mm512_and_si512(_mm512_slli_epi16(index, 8), _mm512_set1_epi16((short)0x8000));
-    return _mm512_or_si512(_mm512_mask_blend_epi16(is_high, low, high), sign);
+    __m512i a = _mm512_loadu_si512(numbers), b = _mm512_loadu_si512(numbers + 32);
+
+    a = upper ? _mm512_srli_epi16(a, 8) : a, b = upper ? _mm512_srli_epi16(b, 8) : b;
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(a)),
+                              _mm512_cvtepi16_epi8(b), 1);
 }
 
-/* Of 2 * VL codes in a row, each two a pair. */
-static INLINE vu32 adjacent_pairs(enum octet_dtype dtype, const void *codes)
+/* 64 codes, of each quarter of 128 bits the first 8 to first, the others to second. */
+static INLINE void bf16_lookup(const uint16_t table[128], __m512i codes, vu32 *first, vu32 *second)
+{
+    __m512i low = _mm512_permutex2var_epi8(table_bytes(table, false), codes,
+                                           table_bytes(table + 64, false));
+    __m512i high = _mm512_permutex2var_epi8(table_bytes(table, true), codes,
+                                            table_bytes(table + 64, true));
+    enum { HIGH_OR_SIGN = 0xf8 }; /* a | (b & c) */
+    high = _mm512_ternarylogic_epi64(high, codes, _mm512_set1_epi8((char)0x80), HIGH_OR_SIGN);
+    *first = _mm512_unpacklo_epi8(low, high);
+    *second = _mm512_unpackhi_epi8(low, high);
+}
+
+static INLINE void fp8_lookup(enum octet_dtype dtype, __m512i codes, vu32 to[2])
+{
+    bf16_lookup(dtype == OCTET_DTYPE_F8_E4M3FN ? bf16_of_e4m3fn : bf16_of_e5m2, codes, &to[0],
+                &to[1]);
+}
+
+static INLINE bool is_fp8(enum octet_dtype dtype)
+{
+    return dtype == OCTET_DTYPE_F8_E4M3FN || dtype == OCTET_DTYPE_F8_E5M2;
+}
+
+/* VL pairs of codes of other types, from f32. */
+static INLINE vu32 pairs_by_f32(enum octet_dtype dtype, const void *codes)
 {
     const char *p = codes;
 
-    if (dtype == OCTET_DTYPE_F8_E4M3FN)
-        return bf16_lookup(bf16_of_e4m3fn, _mm256_loadu_si256(codes));
-    if (dtype == OCTET_DTYPE_F8_E5M2)
-        return bf16_lookup(bf16_of_e5m2, _mm256_loadu_si256(codes));
     if (dtype == OCTET_DTYPE_BF16)
         return vu32_load(codes);
     vu32 first = vu32_shr(vf32_bits(load(dtype, p)), 16);
@@ -61,21 +79,55 @@ static INLINE vu32 adjacent_pairs(enum octet_dtype dtype, const void *codes)
                               _mm512_cvtepi32_epi16(second), 1);
 }
 
-static INLINE __m256i interleaved_bytes(const void *even, const void *odd)
+/* Of 4 * VL codes in a row, each two a pair. */
+static INLINE void adjacent_pairs(enum octet_dtype dtype, const void *codes, vu32 to[2])
 {
-    __m128i e = _mm_loadu_si128(even), o = _mm_loadu_si128(odd);
-    return _mm256_set_m128i(_mm_unpackhi_epi8(e, o), _mm_unpacklo_epi8(e, o));
+    const size_t half = 2 * VL * element_bytes(dtype);
+
+    if (is_fp8(dtype)) {
+        __m512i quarters = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+        fp8_lookup(dtype, _mm512_permutexvar_epi64(quarters, _mm512_loadu_si512(codes)), to);
+    } else {
+        to[0] = pairs_by_f32(dtype, codes);
+        to[1] = pairs_by_f32(dtype, (const char *)codes + half);
+    }
 }
 
 /* Of VL codes each, from two rows. */
 static INLINE vu32 interleaved_pairs(enum octet_dtype dtype, const void *even, const void *odd)
 {
-    if (dtype == OCTET_DTYPE_F8_E4M3FN)
-        return bf16_lookup(bf16_of_e4m3fn, interleaved_bytes(even, odd));
-    if (dtype == OCTET_DTYPE_F8_E5M2)
-        return bf16_lookup(bf16_of_e5m2, interleaved_bytes(even, odd));
+    if (is_fp8(dtype)) {
+        __m128i e = _mm_loadu_si128(even), o = _mm_loadu_si128(odd);
+        __m512i codes = _mm512_castsi256_si512(
+            _mm256_set_m128i(_mm_unpackhi_epi8(e, o), _mm_unpacklo_epi8(e, o)));
+        vu32 to[2];
+        fp8_lookup(dtype, _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), codes),
+                   to);
+        return to[0];
+    }
     vu32 low = vu32_shr(vf32_bits(load(dtype, even)), 16);
     return vu32_or(vu32_and(vf32_bits(load(dtype, odd)), vu32_set1(0xffff0000u)), low);
+}
+
+/* Of 2 * VL codes each. */
+static INLINE void interleaved_pairs_x2(enum octet_dtype dtype, const char *even, const char *odd,
+                                        vu32 to[2])
+{
+    static const uint8_t order[64] = {/* for fp8_lookup: columns 4 q ... and 16 + 4 q ... */
+        0,  32, 1,  33, 2,  34, 3,  35, 16, 48, 17, 49, 18, 50, 19, 51, 4,  36, 5,  37, 6,  38,
+        7,  39, 20, 52, 21, 53, 22, 54, 23, 55, 8,  40, 9,  41, 10, 42, 11, 43, 24, 56, 25, 57,
+        26, 58, 27, 59, 12, 44, 13, 45, 14, 46, 15, 47, 28, 60, 29, 61, 30, 62, 31, 63};
+    const size_t half = VL * element_bytes(dtype);
+
+    if (is_fp8(dtype)) {
+        __m512i both =
+            _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const void *)even)),
+                               _mm256_loadu_si256((const void *)odd), 1);
+        fp8_lookup(dtype, _mm512_permutexvar_epi8(_mm512_loadu_si512(order), both), to);
+    } else {
+        to[0] = interleaved_pairs(dtype, even, odd);
+        to[1] = interleaved_pairs(dtype, even + half, odd + half);
+    }
 }
 
 #endif

@@ -13,6 +13,7 @@
 #define ROWS(X) X(1) X(2) X(3) X(4)
 #define WIDE(X) X(1, 2)
 #define PAIRS 0
+#define SPLIT 0
 #define UNROLL
 #include "../gemm_body.h"
 
