@@ -9,7 +9,7 @@
  *            unit of 2 * VL does not fill the pipelines, DIRECT_WIDE(X), X(rows, units)
  *   UNROLL   pragma: without it the sums of a tile do not stay in registers */
 
-enum { NR = NV * VL };
+enum { NR = NV * VL, PACKED_AHEAD = 512 /* bytes of packed codes asked for early */ };
 
 #if !PAIRS /* named, never called */
 static INLINE void adjacent_pairs(enum octet_dtype dtype, const void *codes, vu32 to[2])
@@ -56,7 +56,8 @@ static INLINE void split(enum octet_dtype dtype, const char *codes, vf32 even[2]
         break;
     }
 #endif
-    for (size_t i = 0; i < 2; i++) {
+    UNROLL for (size_t i = 0; i < 2; i++)
+    {
         vu32 pairs = vu32_load(codes + i * VL * 4);
         even[i] = vu32_float(vu32_shl(pairs, 16));
         odd[i] = vu32_float(vu32_and(pairs, vu32_set1(0xffff0000u)));
@@ -147,6 +148,8 @@ static INLINE void direct_f32(enum octet_dtype dtype, size_t rows, size_t units,
         UNROLL for (size_t u = 0; u < units; u++)
         {
             vf32 even[2], odd[2];
+            if (u % in_panel == 0)
+                __builtin_prefetch(codes + u / in_panel * panel_bytes + PACKED_AHEAD);
             split(dtype, codes + u / in_panel * panel_bytes + u % in_panel * 2 * VL * bytes, even,
                   odd);
             UNROLL for (size_t r = 0; r < rows; r++)
@@ -176,6 +179,8 @@ static INLINE void direct_bf16(enum octet_dtype dtype, size_t rows, size_t units
         UNROLL for (size_t u = 0; u < units; u++)
         {
             vu32 column[2];
+            if (u % in_panel == 0)
+                __builtin_prefetch(codes + u / in_panel * panel_bytes + PACKED_AHEAD);
             adjacent_pairs(dtype,
                            codes + u / in_panel * panel_bytes + u % in_panel * 2 * VL * bytes,
                            column);
@@ -227,34 +232,49 @@ static bool lift(size_t n, float *numbers)
     return true;
 }
 
+static INLINE vf32 merged(vf32 sum, vf32 before, bool first, bool last, bool integer)
+{
+    if (integer) {
+        vu32 total = vf32_to_s32(sum);
+        total = first ? total : vu32_add(vf32_bits(before), total);
+        return last ? vf32_from_s32(total) : vu32_float(total);
+    }
+    sum = first ? sum : vf32_add(before, sum);
+    return last ? canonical(sum) : sum;
+}
+
+static INLINE void merge_as(size_t rows, size_t columns, const float *tile, size_t tile_stride,
+                            float *out, size_t out_stride, bool first, bool last, bool integer)
+{
+    for (size_t r = 0; r < rows; r++, tile += tile_stride, out += out_stride) {
+        size_t c = 0;
+        for (; c + VL <= columns; c += VL) {
+            vf32 before = first ? vf32_zero() : vf32_load(out + c);
+            vf32_store(out + c, merged(vf32_load(tile + c), before, first, last, integer));
+        }
+        if (c < columns) {
+            vf32 before = first ? vf32_zero() : vf32_load_part(out + c, columns - c);
+            vf32_store_part(out + c, columns - c,
+                            merged(vf32_load(tile + c), before, first, last, integer));
+        }
+    }
+}
+
 static void merge(size_t rows, size_t columns, const float *tile, size_t tile_stride, float *out,
                   size_t out_stride, int mode)
 {
-    for (size_t r = 0; r < rows; r++, tile += tile_stride, out += out_stride) {
-        for (size_t c = 0; c < columns; c += VL) {
-            const size_t count = columns - c < VL ? columns - c : VL;
-            float buffer[VL] = {0}, *y = out + c;
-            if (count < VL) {
-                if (!(mode & OCT_GEMM_FIRST))
-                    memcpy(buffer, y, count * sizeof(float));
-                y = buffer;
-            }
-            vf32 sum = vf32_load(tile + c);
-            if (mode & OCT_GEMM_INTEGER) {
-                vu32 total = vf32_to_s32(sum);
-                if (!(mode & OCT_GEMM_FIRST))
-                    total = vu32_add(vu32_load(y), total);
-                sum = mode & OCT_GEMM_LAST ? vf32_from_s32(total) : vu32_float(total);
-            } else {
-                if (!(mode & OCT_GEMM_FIRST))
-                    sum = vf32_add(vf32_load(y), sum);
-                if (mode & OCT_GEMM_LAST)
-                    sum = canonical(sum);
-            }
-            vf32_store(y, sum);
-            if (count < VL)
-                memcpy(out + c, buffer, count * sizeof(float));
-        }
+    const bool first = mode & OCT_GEMM_FIRST, last = mode & OCT_GEMM_LAST;
+
+    if (mode & OCT_GEMM_INTEGER) {
+        merge_as(rows, columns, tile, tile_stride, out, out_stride, first, last, true);
+    } else if (first && last) {
+        merge_as(rows, columns, tile, tile_stride, out, out_stride, true, true, false);
+    } else if (first) {
+        merge_as(rows, columns, tile, tile_stride, out, out_stride, true, false, false);
+    } else if (last) {
+        merge_as(rows, columns, tile, tile_stride, out, out_stride, false, true, false);
+    } else {
+        merge_as(rows, columns, tile, tile_stride, out, out_stride, false, false, false);
     }
 }
 
@@ -467,6 +487,23 @@ static INLINE vu32 entry_of_some(enum octet_dtype dtype, bool pairs, const char 
     return entry_of(dtype, pairs, e, o);
 }
 
+/* 2 * VL numbers. */
+static INLINE void load_x2(enum octet_dtype dtype, const char *codes, vf32 to[2])
+{
+#if SPLIT
+    if (dtype == OCTET_DTYPE_F8_E4M3FN) {
+        vf32_from_e4m3fn_x2(codes, to);
+        return;
+    }
+    if (dtype == OCTET_DTYPE_F8_E5M2) {
+        vf32_from_e5m2_x2(codes, to);
+        return;
+    }
+#endif
+    to[0] = load(dtype, codes);
+    to[1] = load(dtype, codes + VL * element_bytes(dtype));
+}
+
 /* Both may store past width, as turn_rows. */
 static INLINE void pack_along_free(enum octet_dtype dtype, bool pairs,
                                    const struct oct_gemm_view *view, size_t first, size_t width,
@@ -491,7 +528,18 @@ static INLINE void pack_along_free(enum octet_dtype dtype, bool pairs,
             vu32_store(panel + VL, entries[1]);
             continue;
         }
-        for (size_t v = 0; v < vectors; v++) {
+        if (width == NR) {
+            UNROLL for (size_t v = 0; v < NV; v += 2)
+            {
+                vf32 two[2];
+                load_x2(dtype, even + v * VL * (size_t)bytes, two);
+                vf32_store(panel + v * VL, two[0]);
+                vf32_store(panel + (v + 1) * VL, two[1]);
+            }
+            continue;
+        }
+        UNROLL for (size_t v = 0; v < vectors; v++)
+        {
             const size_t skip = v * VL * (size_t)bytes;
             vu32_store(panel + v * VL, entry_of(dtype, pairs, even + skip, odd + skip));
         }
@@ -522,44 +570,122 @@ static INLINE void load_split(enum octet_dtype dtype, const char *codes, vf32 *e
     *odd = load(dtype, o);
 }
 
+/* One vector pair of a panel: both k of 2 * VL columns, of which `vectors` vectors are wanted.
+ * Stores whole vectors, as turn_rows. */
+static INLINE void store_pair(enum octet_dtype dtype, bool pairs, bool slow, const char *codes,
+                              size_t vectors, size_t width, uint32_t *panel)
+{
+    vf32 even[2], odd[2];
+    vu32 entries[2];
+
+    if (pairs) {
+        adjacent_pairs(dtype, codes, entries);
+        UNROLL for (size_t i = 0; i < vectors; i++) vu32_store(panel + i * VL, entries[i]);
+        return;
+    }
+    if (slow) {
+        load_split(dtype, codes, &even[0], &odd[0]);
+        load_split(dtype, codes + VL * 2 * element_bytes(dtype), &even[1], &odd[1]);
+    } else {
+        split(dtype, codes, even, odd);
+    }
+    UNROLL for (size_t half = 0; half < 2; half++)
+    {
+        UNROLL for (size_t i = 0; i < vectors; i++)
+        {
+            vf32 x = half ? odd[i] : even[i];
+            if (!slow && dtype == OCTET_DTYPE_F8_E4M3FN)
+                x = vf32_mul(x, vf32_set1(0x1p8f));
+            vf32_store(panel + half * width + i * VL, x);
+        }
+    }
+}
+
 /* From packed codes, whose panels are whole numbers of ours. */
 static INLINE void pack_packed(enum octet_dtype dtype, bool pairs, const struct oct_gemm_view *view,
                                size_t first, uint32_t *panel)
 {
     const size_t at = view->packed_skip + first, bytes = 2 * element_bytes(dtype);
+    const size_t entries = pairs ? NR : 2 * NR;
     const char *from = view->packed + at / OCT_GEMM_PACKED_FREE * view->packed_panel_bytes;
     const char *codes =
         from + (view->packed_k / 2 * OCT_GEMM_PACKED_FREE + at % OCT_GEMM_PACKED_FREE) * bytes;
-    const bool slow = !pairs && (!is_split(dtype) || (dtype == OCTET_DTYPE_F8_E4M3FN &&
-                                                      oct_gemm_packed_has_nan(from)));
+    const bool has_nan = dtype == OCTET_DTYPE_F8_E4M3FN && oct_gemm_packed_has_nan(from);
 
-    for (size_t k = 0; k < view->depth_count; k += 2, codes += OCT_GEMM_PACKED_FREE * bytes)
-        for (size_t v = 0; v < NV; v += 2) {
+    for (size_t k = 0; k < view->depth_count; k += 2) {
+        __builtin_prefetch(codes + PACKED_AHEAD);
+        UNROLL for (size_t v = 0; v < NV; v += 2)
+        {
             const char *pair = codes + v * VL * bytes;
-            vf32 even[2], odd[2];
-            vu32 entries[2];
-            if (pairs) {
-                adjacent_pairs(dtype, pair, entries);
-                vu32_store(panel + (k / 2 * NV + v) * VL, entries[0]);
-                vu32_store(panel + (k / 2 * NV + v + 1) * VL, entries[1]);
-                continue;
-            }
-            if (slow) {
-                load_split(dtype, pair, &even[0], &odd[0]);
-                load_split(dtype, pair + VL * bytes, &even[1], &odd[1]);
-            } else {
-                split(dtype, pair, even, odd);
-            }
-            for (size_t i = 0; i < 2; i++) {
-                if (!slow && dtype == OCTET_DTYPE_F8_E4M3FN) {
-                    even[i] = vf32_mul(even[i], vf32_set1(0x1p8f));
-                    odd[i] = vf32_mul(odd[i], vf32_set1(0x1p8f));
-                }
-                vf32_store(panel + (k * NV + v + i) * VL, even[i]);
-                vf32_store(panel + ((k + 1) * NV + v + i) * VL, odd[i]);
-            }
+            if (!pairs && (!is_split(dtype) || has_nan))
+                store_pair(dtype, pairs, true, pair, 2, NR, panel + v * VL);
+            else
+                store_pair(dtype, pairs, false, pair, 2, NR, panel + v * VL);
         }
+        codes += OCT_GEMM_PACKED_FREE * bytes;
+        panel += entries;
+    }
 }
+
+#if SPLIT
+/* Codes of one byte in runs along k, up to 2 * VL free indices: to scratch, as packed codes are,
+ * rows of 2 * VL. Behind the last pair lies what does not matter. True: E4M3FN's NaN is among them.
+ */
+static INLINE bool turn_codes(const struct oct_gemm_view *view, size_t first, size_t count,
+                              struct oct_gemm_scratch *scratch)
+{
+    enum { STEP = 16, ROWS = 2 * VL };
+    static const char zeros[OCT_GEMM_BLOCK];
+    const size_t n = view->depth_count;
+    char rest[ROWS][STEP] = {{0}};
+    const char *row[ROWS], *from[ROWS];
+    uint64_t nans = 0;
+    size_t k = 0;
+
+    for (size_t r = 0; r < ROWS; r++) {
+        row[r] = r < count ? view->data + view->free[first + r] + view->depth[0] : zeros;
+        from[r] = rest[r];
+        if (n % STEP && r < count)
+            memcpy(rest[r], row[r] + n / STEP * STEP, n % STEP);
+        if (first + r + count < view->free_count)
+            prefetch_row(view, first + r + count);
+    }
+    for (char *to = scratch->turned; k < n; k += STEP) {
+        vu32 pairs[STEP / 2];
+        if (n - k < STEP)
+            turn_pairs(from, 0, pairs);
+        else
+            turn_pairs(row, k, pairs);
+        UNROLL for (size_t i = 0; i < STEP / 2; i++, to += 4 * VL)
+        {
+            vu32_store(to, pairs[i]);
+            nans |= e4m3fn_nans(pairs[i]);
+        }
+    }
+    return nans != 0;
+}
+
+static INLINE void pack_turned(enum octet_dtype dtype, bool pairs, const struct oct_gemm_view *view,
+                               size_t first, size_t count, size_t width, uint32_t *panel,
+                               struct oct_gemm_scratch *scratch)
+{
+    const bool slow = turn_codes(view, first, count, scratch) && !pairs &&
+                      dtype == OCTET_DTYPE_F8_E4M3FN;
+    const char *codes = scratch->turned;
+
+    for (size_t k = 0; k < view->depth_count; k += 2, codes += 4 * VL) {
+        if (width <= VL && !slow)
+            store_pair(dtype, pairs, false, codes, 1, width, panel);
+        else if (width <= VL)
+            store_pair(dtype, pairs, true, codes, 1, width, panel);
+        else if (!slow)
+            store_pair(dtype, pairs, false, codes, 2, width, panel);
+        else
+            store_pair(dtype, pairs, true, codes, 2, width, panel);
+        panel += pairs ? width : 2 * width;
+    }
+}
+#endif
 
 static INLINE void pack_as(enum octet_dtype dtype, bool pairs, const struct oct_gemm_view *view,
                            size_t first, size_t count, size_t width, uint32_t *panel,
@@ -567,6 +693,10 @@ static INLINE void pack_as(enum octet_dtype dtype, bool pairs, const struct oct_
 {
     if (view->packed && dtype != OCTET_DTYPE_F32)
         pack_packed(dtype, pairs, view, first, panel);
+#if SPLIT
+    else if (is_split(dtype) && element_bytes(dtype) == 1 && view->depth_is_run && width > 1)
+        pack_turned(dtype, pairs, view, first, count, width, panel, scratch);
+#endif
     else if (view->free_is_run && !view->depth_is_run && width == NR)
         pack_along_free(dtype, pairs, view, first, NR, panel);
     else if (view->free_is_run && !view->depth_is_run && width == MR)

@@ -54,6 +54,7 @@ static inline bool oct_gemm_packed_has_nan(const char *codes)
 struct oct_gemm_scratch {
     _Alignas(64) uint32_t rows[OCT_GEMM_LANES_MAX][OCT_GEMM_BLOCK + 16];
     _Alignas(64) unsigned char codes[OCT_GEMM_BLOCK * 4];
+    _Alignas(64) char turned[OCT_GEMM_BLOCK * OCT_GEMM_PACKED_FREE]; /* as packed codes */
 };
 
 /* Sums of one block: tile[r][c] for its rows and all columns of its panels. a: panel of row_width;

@@ -20,7 +20,7 @@
 #define DIRECT_ROWS 6
 #define DIRECT_UNITS_MAX 4
 #define DIRECT(X) X(1) X(2) X(3) X(4) X(5) X(6)
-#define DIRECT_WIDE(X) X(1, 4) X(2, 2)
+#define DIRECT_WIDE(X) X(1, 4)
 #define UNROLL _Pragma("GCC unroll 32")
 #include "../gemm_body.h"
 

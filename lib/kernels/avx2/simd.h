@@ -246,16 +246,33 @@ static INLINE vf32 vf32_from_e2m1fn(const void *p)
     return _mm256_mul_ps(_mm256_cvtph_ps(_mm_or_si128(sign, rest)), _mm256_set1_ps(0x1p14f));
 }
 
+/* 2 * VL codes */
+static INLINE void vf32_from_f16_x2(__m256i f16, vf32 to[2])
+{
+    to[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(f16));
+    to[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(f16, 1));
+}
+static INLINE void vf32_from_e4m3fn_x2(const void *p, vf32 to[2])
+{
+    __m256i shifted = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(p)), 7);
+    __m256i nan = _mm256_set1_epi16(0x3f80);
+    __m256i is_nan = _mm256_cmpeq_epi16(_mm256_and_si256(shifted, nan), nan);
+    __m256i f16 = _mm256_and_si256(shifted, _mm256_set1_epi16((short)0xbfff));
+    f16 = _mm256_xor_si256(f16, _mm256_and_si256(is_nan, _mm256_set1_epi16(0x3f80 ^ 0x7e00)));
+    vf32_from_f16_x2(f16, to);
+    to[0] = _mm256_mul_ps(to[0], _mm256_set1_ps(0x1p8f));
+    to[1] = _mm256_mul_ps(to[1], _mm256_set1_ps(0x1p8f));
+}
+static INLINE void vf32_from_e5m2_x2(const void *p, vf32 to[2])
+{
+    vf32_from_f16_x2(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(p)), 8), to);
+}
+
 /* ---- Packed codes (gemm_body.h): of 2 * VL bytes-pairs the first of each, and the second ---- */
 
 static INLINE __m256i first_bytes(__m256i pairs) /* in the upper half of each 16 bits */
 {
     return _mm256_slli_epi16(pairs, 8);
-}
-static INLINE void vf32_from_f16_x2(__m256i f16, vf32 to[2])
-{
-    to[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(f16));
-    to[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(f16, 1));
 }
 /* 2^-8 of the number; a NaN becomes what its code stands for if it were a number. */
 static INLINE void split_e4m3fn(const void *codes, vf32 even[2], vf32 odd[2])
@@ -280,6 +297,39 @@ static INLINE void split_s8(const void *codes, vf32 even[2], vf32 odd[2])
     __m256i x = _mm256_loadu_si256(codes);
     vf32_from_s16_x2(_mm256_srai_epi16(first_bytes(x), 8), even);
     vf32_from_s16_x2(_mm256_srai_epi16(x, 8), odd);
+}
+/* 16 bytes of each of 2 * VL rows, from `at` on, to 8 vectors: of each 2 bytes all rows'. */
+static INLINE void turn_pairs(const char *const row[2 * VL], size_t at, vu32 to[8])
+{
+    __m256i a[8], b[8], c[8];
+
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        a[i] = _mm256_set_m128i(_mm_loadu_si128((const void *)(row[8 + i] + at)),
+                                _mm_loadu_si128((const void *)(row[i] + at)));
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+        b[i] = _mm256_unpacklo_epi16(a[i], a[i + 1]);
+        b[i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) {
+        c[i] = _mm256_unpacklo_epi32(b[i], b[i + 2]);
+        c[i + 1] = _mm256_unpackhi_epi32(b[i], b[i + 2]);
+        c[i + 2] = _mm256_unpacklo_epi32(b[i + 1], b[i + 3]);
+        c[i + 3] = _mm256_unpackhi_epi32(b[i + 1], b[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        to[2 * i] = _mm256_unpacklo_epi64(c[i], c[4 + i]);
+        to[2 * i + 1] = _mm256_unpackhi_epi64(c[i], c[4 + i]);
+    }
+}
+/* Not 0 where one of the bytes is E4M3FN's NaN. */
+static INLINE uint64_t e4m3fn_nans(vu32 codes)
+{
+    __m256i all = _mm256_set1_epi8(-1), sign = _mm256_set1_epi8((char)0x80);
+    return (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_or_si256(codes, sign), all));
 }
 
 /* rows[i] lane j <-> rows[j] lane i */

@@ -13,6 +13,7 @@
 
 #define PAIRS 0
 #include "tile.h"
+#define DIRECT_WIDE(X) X(1, 4) X(2, 4) X(3, 2) X(4, 2)
 #include "../gemm_body.h"
 
 #include "../attention_body.h"

@@ -251,16 +251,33 @@ static INLINE vf32 vf32_from_e2m1fn(const void *p)
     return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_or_si256(sign, rest)), _mm512_set1_ps(0x1p14f));
 }
 
+/* 2 * VL codes */
+static INLINE void vf32_from_f16_x2(__m512i f16, vf32 to[2])
+{
+    to[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(f16));
+    to[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(f16, 1));
+}
+static INLINE void vf32_from_e4m3fn_x2(const void *p, vf32 to[2])
+{
+    __m512i shifted = _mm512_slli_epi16(_mm512_cvtepi8_epi16(_mm256_loadu_si256(p)), 7);
+    __m512i nan = _mm512_set1_epi16(0x3f80);
+    __mmask32 is_nan = _mm512_cmpeq_epi16_mask(_mm512_and_si512(shifted, nan), nan);
+    __m512i f16 = _mm512_and_si512(shifted, _mm512_set1_epi16((short)0xbfff));
+    f16 = _mm512_mask_add_epi16(f16, is_nan, f16, _mm512_set1_epi16(0x7e00 - 0x3f80));
+    vf32_from_f16_x2(f16, to);
+    to[0] = _mm512_mul_ps(to[0], _mm512_set1_ps(0x1p8f));
+    to[1] = _mm512_mul_ps(to[1], _mm512_set1_ps(0x1p8f));
+}
+static INLINE void vf32_from_e5m2_x2(const void *p, vf32 to[2])
+{
+    vf32_from_f16_x2(_mm512_slli_epi16(_mm512_cvtepu8_epi16(_mm256_loadu_si256(p)), 8), to);
+}
+
 /* ---- Packed codes: see avx2/simd.h ---- */
 
 static INLINE __m512i first_bytes(__m512i pairs)
 {
     return _mm512_slli_epi16(pairs, 8);
-}
-static INLINE void vf32_from_f16_x2(__m512i f16, vf32 to[2])
-{
-    to[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(f16));
-    to[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(f16, 1));
 }
 static INLINE void split_e4m3fn(const void *codes, vf32 even[2], vf32 odd[2])
 {
@@ -284,6 +301,43 @@ static INLINE void split_s8(const void *codes, vf32 even[2], vf32 odd[2])
     __m512i x = _mm512_loadu_si512(codes);
     vf32_from_s16_x2(_mm512_srai_epi16(first_bytes(x), 8), even);
     vf32_from_s16_x2(_mm512_srai_epi16(x, 8), odd);
+}
+static INLINE __m512i four_rows(const char *const row[2 * VL], int i, size_t at)
+{
+    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(row[i] + at)));
+    v = _mm512_inserti64x2(v, _mm_loadu_si128((const void *)(row[8 + i] + at)), 1);
+    v = _mm512_inserti64x2(v, _mm_loadu_si128((const void *)(row[16 + i] + at)), 2);
+    return _mm512_inserti64x2(v, _mm_loadu_si128((const void *)(row[24 + i] + at)), 3);
+}
+static INLINE void turn_pairs(const char *const row[2 * VL], size_t at, vu32 to[8])
+{
+    __m512i a[8], b[8], c[8];
+
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        a[i] = four_rows(row, i, at);
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+        b[i] = _mm512_unpacklo_epi16(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_epi16(a[i], a[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) {
+        c[i] = _mm512_unpacklo_epi32(b[i], b[i + 2]);
+        c[i + 1] = _mm512_unpackhi_epi32(b[i], b[i + 2]);
+        c[i + 2] = _mm512_unpacklo_epi32(b[i + 1], b[i + 3]);
+        c[i + 3] = _mm512_unpackhi_epi32(b[i + 1], b[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        to[2 * i] = _mm512_unpacklo_epi64(c[i], c[4 + i]);
+        to[2 * i + 1] = _mm512_unpackhi_epi64(c[i], c[4 + i]);
+    }
+}
+static INLINE uint64_t e4m3fn_nans(vu32 codes)
+{
+    __m512i sign = _mm512_set1_epi8((char)0x80);
+    return _mm512_cmpeq_epi8_mask(_mm512_or_si512(codes, sign), _mm512_set1_epi8(-1));
 }
 
 /* rows[i] lane j <-> rows[j] lane i */

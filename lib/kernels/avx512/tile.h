@@ -7,5 +7,4 @@
 #define DIRECT_ROWS 8
 #define DIRECT_UNITS_MAX 4
 #define DIRECT(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
-#define DIRECT_WIDE(X) X(1, 4) X(2, 4) X(3, 2) X(4, 2)
 #define UNROLL _Pragma("GCC unroll 32")
