@@ -2,7 +2,8 @@
  * CPU, as everything outside the sets' folders.
  *
  * Decision: a set is also tried before it is handed out. Octet promises the same bits on every CPU,
- * and VDPBF16PS's order of additions is documented by some vendors only. */
+ * and VDPBF16PS's order of additions is documented by some vendors only. Where it is another one,
+ * the set serves FAST and the next one EXACT_ORDER. */
 #include <cpuinfo.h>
 #include <math.h>
 #include <sched.h>
@@ -52,6 +53,10 @@ static uint32_t cpu_features(void)
 #undef HAS
     return has;
 }
+
+/* The obstacle of a set that can do everything but EXACT_ORDER. */
+static const char fast_only[] =
+    "the CPU's VDPBF16PS adds in another order than EXACT_ORDER's: FAST only";
 
 /* ---- The trial of a set ---- */
 
@@ -129,6 +134,11 @@ static bool try_path(const struct oct_gemm_path *path, bool pairs)
     return fine;
 }
 
+bool oct_kernels_add_in_order(const struct oct_kernels *kernels)
+{
+    return try_path(&kernels->gemm->bf16, true);
+}
+
 static const char *obstacle_of(const struct row *row)
 {
     uint32_t lacks = row->needs & ~cpu_features();
@@ -138,8 +148,8 @@ static const char *obstacle_of(const struct row *row)
             return feature_obstacles[f];
     if (!try_path(&row->kernels->gemm->f32, false))
         return "the CPU's fused additions give other bits than they should";
-    if (!try_path(&row->kernels->gemm->bf16, true))
-        return "the CPU's VDPBF16PS adds in another order than the contract's";
+    if (!oct_kernels_add_in_order(row->kernels))
+        return fast_only;
     return NULL;
 }
 
@@ -187,6 +197,16 @@ const struct oct_kernels *oct_kernels_find(const char *name, const char **obstac
     return NULL;
 }
 
+/* The best set that serves FAST only, of that name or of all. */
+static const struct oct_kernels *find_fast(const char *name)
+{
+    for (size_t i = ROW_COUNT; i-- > 0;)
+        if ((!name || !*name || strcmp(name, rows[i].kernels->name) == 0) &&
+            obstacle_of(&rows[i]) == fast_only)
+            return rows[i].kernels;
+    return NULL;
+}
+
 /* ---- Workers ---- */
 
 static int32_t cpu_count(void)
@@ -202,8 +222,11 @@ enum octet_status octet_workers_create(const char *kernel_set, int32_t threads, 
 {
     const char *obstacle = NULL;
     const struct oct_kernels *kernels = oct_kernels_find(kernel_set, &obstacle);
+    const struct oct_kernels *fast = find_fast(kernel_set);
 
     *out = NULL;
+    if (!kernels && fast) /* EXACT_ORDER takes the next set */
+        kernels = oct_kernels_find(NULL, &obstacle);
     if (!kernels)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "kernels", "'%s': %s",
                           kernel_set ? kernel_set : "", obstacle);
@@ -213,11 +236,14 @@ enum octet_status octet_workers_create(const char *kernel_set, int32_t threads, 
     octet_workers *workers = calloc(1, sizeof *workers);
     if (workers) {
         workers->kernels = kernels;
+        workers->fast = fast;
         workers->threads = threads ? threads : cpu_count();
         workers->pool = workers->threads > 1 ? oct_pool_create((size_t)workers->threads) : NULL;
     }
-    if (!workers || (workers->threads > 1 && !workers->pool)) {
-        free(workers);
+    if (workers)
+        workers->gemm_memory = oct_gemm_memory_create();
+    if (!workers || (workers->threads > 1 && !workers->pool) || !workers->gemm_memory) {
+        octet_workers_destroy(workers);
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, "threads", "no memory for %d threads",
                           threads);
     }
@@ -229,6 +255,7 @@ void octet_workers_destroy(octet_workers *workers)
 {
     if (!workers)
         return;
+    oct_gemm_memory_destroy(workers->gemm_memory);
     oct_pool_destroy(workers->pool);
     free(workers);
 }

@@ -8,6 +8,7 @@
  * such products). */
 #include "kernels/gemm.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +24,9 @@ enum {
     THIN_SUMS = 8,      /* of a product, added up one by one */
     SMALL = 1 << 19,    /* multiplications in some 15 us, in which no other thread wakes up */
     PANELS_MAX = 4,
-    DIRECT_ROWS = 8,       /* with more, a decoded panel is used often enough */
-    DIRECT_COLUMNS = 4096, /* of a chunk, so that packing rows costs nothing */
+    FEW = 8,                            /* products whose cuts lie on the stack */
+    DIRECT_ROWS = 8,                    /* with more, a decoded panel is used often enough */
+    DIRECT_COLUMNS = 4096,              /* of a chunk, so that packing rows costs nothing */
     DIRECT_DEPTH = 64 * OCT_GEMM_BLOCK, /* of rows packed at once: 512 KiB */
     ALIGNMENT = 64
 };
@@ -34,6 +36,7 @@ enum thinness { THICK, THIN_ROW, THIN_DOTS, DIRECT };
 /* How one product is cut. */
 struct cut {
     enum thinness thinness;
+    const struct oct_gemm_kernels *kernels;
     const struct oct_gemm_path *path;
     size_t rows, columns;             /* of a chunk */
     size_t row_chunks, column_chunks; /* items: one for each pair */
@@ -46,8 +49,7 @@ struct work {
     const struct cut *cuts;
     const size_t *begin; /* first item of each product, and their total */
     size_t count;
-    const struct oct_kernels *all;
-    const struct oct_gemm_kernels *kernels;
+    const octet_workers *workers;
     const struct octet_cancel *cancel;
     const struct oct_gemm_end *end; /* or NULL */
     char *buffers; /* by thread: struct bench, packed rows, packed columns, sums without an out */
@@ -121,12 +123,15 @@ static enum thinness thinness_of(const struct oct_gemm *g)
     return THICK;
 }
 
-static struct cut cut_product(const struct oct_gemm *g, const struct oct_gemm_kernels *kernels,
+static struct cut cut_product(const struct oct_gemm *g, const octet_workers *workers,
                               size_t threads)
 {
+    const struct oct_kernels *set = g->is_fast && workers->fast ? workers->fast : workers->kernels;
+    const struct oct_gemm_kernels *kernels = set->gemm;
     bool exact =
         kernels->bf16.pack && g->lhs.dtype != OCTET_DTYPE_F32 && g->rhs.dtype != OCTET_DTYPE_F32;
     struct cut cut = {.thinness = thinness_of(g),
+                      .kernels = kernels,
                       .path = exact ? &kernels->bf16 : &kernels->f32,
                       .is_integer = is_integer(g->lhs.dtype) && is_integer(g->rhs.dtype)};
     const size_t m = (size_t)g->m, n = (size_t)g->n;
@@ -225,8 +230,8 @@ static void prefetch(const float *out, size_t stride, size_t rows, size_t count)
 }
 
 /* `count` columns, of `panels` panels, against all packed rows. */
-static void multiply(const struct item *item, const struct oct_gemm_kernels *kernels, size_t pairs,
-                     size_t panels, size_t first, size_t count, int mode)
+static void multiply(const struct item *item, size_t pairs, size_t panels, size_t first,
+                     size_t count, int mode)
 {
     const struct oct_gemm_path *path = item->cut->path;
     const size_t row_panel = pairs * path->pair_bytes * path->row_width;
@@ -240,13 +245,13 @@ static void multiply(const struct item *item, const struct oct_gemm_kernels *ker
         oct_gemm_tile *tile = panels > 1 ? path->wide[rows] : path->narrow[rows];
         prefetch(item->out + r * stride + first, stride, rows, count);
         tile(pairs, a, item->columns_packed, column_panel, item->bench->tile);
-        kernels->merge(rows, count, item->bench->tile, panels * path->column_width,
-                       item->out + r * stride + first, stride, mode);
+        item->cut->kernels->merge(rows, count, item->bench->tile, panels * path->column_width,
+                                  item->out + r * stride + first, stride, mode);
     }
 }
 
 /* The block of k that both views are set to. */
-static void run_block(const struct item *item, const struct oct_gemm_kernels *kernels, int mode)
+static void run_block(const struct item *item, int mode)
 {
     const struct oct_gemm_path *path = item->cut->path;
     const size_t pairs = (item->rows.depth_count + 1) / 2, columns = item->columns.free_count;
@@ -268,7 +273,7 @@ static void run_block(const struct item *item, const struct oct_gemm_kernels *ke
                        &item->bench->scratch);
             to += pairs * path->pair_bytes * width;
         }
-        multiply(item, kernels, pairs, panels, c, step, mode);
+        multiply(item, pairs, panels, c, step, mode);
     }
 }
 
@@ -290,7 +295,7 @@ static bool is_lifted(const struct item *item)
 
 /* Rows from k on, a panel for each tile, block after block. False: their numbers are too large for
  * the tiles. */
-static bool pack_direct(const struct work *work, struct item *item, size_t k, size_t depth)
+static bool pack_direct(struct item *item, size_t k, size_t depth)
 {
     const struct oct_gemm_path *path = item->cut->path;
     const size_t rows = item->rows.free_count, step = direct_step(item);
@@ -303,7 +308,7 @@ static bool pack_direct(const struct work *work, struct item *item, size_t k, si
             const size_t width = smaller(step, rows - r), bytes = pairs * path->pair_bytes * width;
             path->pack(&item->rows, r, width, width, to, &item->bench->scratch);
             if (is_lifted(item) &&
-                !work->kernels->lift(bytes / sizeof(float), (float *)(void *)to))
+                !item->cut->kernels->lift(bytes / sizeof(float), (float *)(void *)to))
                 return false;
             to += bytes;
         }
@@ -312,8 +317,8 @@ static bool pack_direct(const struct work *work, struct item *item, size_t k, si
 }
 
 /* Columns c ... c + count - 1 from k on, in one tile or one for each step of rows. */
-static void run_direct_columns(const struct work *work, const struct item *item, size_t c,
-                               size_t count, bool wide, size_t k, size_t depth)
+static void run_direct_columns(const struct item *item, size_t c, size_t count, bool wide, size_t k,
+                               size_t depth)
 {
     const struct oct_gemm_path *path = item->cut->path;
     const size_t rows = item->rows.free_count, step = direct_step(item);
@@ -330,12 +335,12 @@ static void run_direct_columns(const struct work *work, const struct item *item,
                          (item->cut->is_integer ? OCT_GEMM_INTEGER : 0);
         for (size_t r = 0; r < rows; r += step) {
             const size_t height = smaller(step, rows - r);
-            item->cut->direct[height][wide](
-                pairs, a, codes + (from + k) / 2 * OCT_GEMM_PACKED_FREE * pair,
-                item->columns.packed_panel_bytes, item->bench->tile);
-            work->kernels->merge(height, count, item->bench->tile,
-                                 path->direct_columns[height][wide],
-                                 item->out + r * item->out_stride + c, item->out_stride, mode);
+            item->cut->direct[height][wide](pairs, a,
+                                            codes + (from + k) / 2 * OCT_GEMM_PACKED_FREE * pair,
+                                            item->columns.packed_panel_bytes, item->bench->tile);
+            item->cut->kernels->merge(height, count, item->bench->tile,
+                                      path->direct_columns[height][wide],
+                                      item->out + r * item->out_stride + c, item->out_stride, mode);
             a += pairs * path->pair_bytes * height;
         }
     }
@@ -352,19 +357,19 @@ static enum direct_result run_direct(const struct work *work, struct item *item)
     const size_t exist = round_up(columns, OCT_GEMM_PACKED_FREE);
 
     for (size_t p = 0; is_lifted(item) && p < exist; p += OCT_GEMM_PACKED_FREE)
-        if (oct_gemm_packed_has_nan(item->columns.packed + p / OCT_GEMM_PACKED_FREE *
-                                                               item->columns.packed_panel_bytes))
+        if (oct_gemm_packed_has_nan(item->columns.packed +
+                                    p / OCT_GEMM_PACKED_FREE * item->columns.packed_panel_bytes))
             return DIRECT_REFUSED;
     for (size_t k = 0; k < total; k += DIRECT_DEPTH) {
         const size_t depth = smaller(DIRECT_DEPTH, total - k);
-        if (!pack_direct(work, item, k, depth))
+        if (!pack_direct(item, k, depth))
             return DIRECT_REFUSED;
         for (size_t c = 0, step; c < columns; c += step) {
             bool is_wide = wide && exist - c >= wide;
             step = path->direct_columns[tallest][is_wide];
             if (octet_cancel_check(work->cancel, NULL) != OCTET_OK)
                 return DIRECT_CANCELLED;
-            run_direct_columns(work, item, c, smaller(step, columns - c), is_wide, k, depth);
+            run_direct_columns(item, c, smaller(step, columns - c), is_wide, k, depth);
         }
     }
     return DIRECT_DONE;
@@ -376,9 +381,11 @@ static int64_t offset_of(const int64_t *table, int64_t stride, size_t i)
 }
 
 /* Row `row` of a product against columns [column, column + columns), k <= 256. */
-static void run_thin_row(const struct work *work, const struct oct_gemm *g, struct bench *bench,
-                         size_t row, size_t column, size_t columns, float *out)
+static void run_thin_row(const struct work *work, const struct item *item, size_t row,
+                         size_t column, size_t columns, float *out)
 {
+    const struct oct_gemm *g = item->g;
+    struct bench *bench = item->bench;
     const size_t bytes = octet_dtype_bytes(g->lhs.dtype), depth = (size_t)g->k;
     const char *x = (const char *)g->lhs.data +
                     offset_of(g->lhs.free, g->lhs.free_stride, row) * (int64_t)bytes;
@@ -388,10 +395,11 @@ static void run_thin_row(const struct work *work, const struct oct_gemm *g, stru
     for (size_t k = 0; k < depth; k++)
         memcpy(codes + k * bytes,
                x + offset_of(g->lhs.depth, g->lhs.depth_stride, k) * (int64_t)bytes, bytes);
-    work->all->decode(g->lhs.dtype, depth, codes, bench->row);
-    work->kernels->thin_row(g->rhs.dtype, depth, bench->row,
-                            (const char *)g->rhs.data + column * octet_dtype_bytes(g->rhs.dtype),
-                            bench->column_depth, columns, out);
+    work->workers->kernels->decode(g->lhs.dtype, depth, codes, bench->row);
+    item->cut->kernels->thin_row(g->rhs.dtype, depth, bench->row,
+                                 (const char *)g->rhs.data +
+                                     column * octet_dtype_bytes(g->rhs.dtype),
+                                 bench->column_depth, columns, out);
 }
 
 static const float *decoded(const struct work *work, const struct oct_gemm_side *side, size_t free,
@@ -401,24 +409,27 @@ static const float *decoded(const struct work *work, const struct oct_gemm_side 
         (const char *)side->data + (offset_of(side->free, side->free_stride, free) + (int64_t)k) *
                                        (int64_t)octet_dtype_bytes(side->dtype);
 
-    work->all->decode(side->dtype, depth, x, buffer);
+    work->workers->kernels->decode(side->dtype, depth, x, buffer);
     return buffer;
 }
 
 /* Sums of row `row` and up to 4 columns. */
-static void run_thin_dots(const struct work *work, const struct oct_gemm *g, struct bench *bench,
-                          size_t row, size_t column, size_t columns, float *out)
+static void run_thin_dots(const struct work *work, const struct item *item, size_t row,
+                          size_t column, size_t columns, float *out)
 {
+    const struct oct_gemm *g = item->g;
+    struct bench *bench = item->bench;
+
     for (size_t k = 0; k < (size_t)g->k; k += OCT_GEMM_BLOCK) {
         const size_t depth = smaller(OCT_GEMM_BLOCK, (size_t)g->k - k);
         const float *a = decoded(work, &g->lhs, row, k, depth, bench->row), *b[4];
         float sums[OCT_GEMM_LANES_MAX] = {0}; /* merge reads whole vectors */
         for (size_t j = 0; j < columns; j++)
             b[j] = decoded(work, &g->rhs, column + j, k, depth, bench->columns[j]);
-        work->kernels->thin_dots(depth, a, columns, b, sums);
-        work->kernels->merge(1, columns, sums, columns, out, columns,
-                             (k == 0 ? OCT_GEMM_FIRST : 0) |
-                                 (k + depth == (size_t)g->k ? OCT_GEMM_LAST : 0));
+        item->cut->kernels->thin_dots(depth, a, columns, b, sums);
+        item->cut->kernels->merge(1, columns, sums, columns, out, columns,
+                                  (k == 0 ? OCT_GEMM_FIRST : 0) |
+                                      (k + depth == (size_t)g->k ? OCT_GEMM_LAST : 0));
     }
 }
 
@@ -430,11 +441,10 @@ static void run_thin(const struct work *work, const struct item *item, size_t ro
         if (item->g->k == 0) {
             memset(out, 0, columns * sizeof *out);
         } else if (item->cut->thinness == THIN_ROW) {
-            run_thin_row(work, item->g, item->bench, row + r, column, columns, out);
+            run_thin_row(work, item, row + r, column, columns, out);
         } else {
             for (size_t c = 0; c < columns; c += 4)
-                run_thin_dots(work, item->g, item->bench, row + r, column + c,
-                              smaller(4, columns - c), out + c);
+                run_thin_dots(work, item, row + r, column + c, smaller(4, columns - c), out + c);
         }
     }
 }
@@ -456,7 +466,7 @@ static bool run_blocks(const struct work *work, struct item *item)
             return false;
         set_block(&item->rows, &g->lhs, k, depth, bench->row_depth);
         set_block(&item->columns, &g->rhs, k, depth, bench->column_depth);
-        run_block(item, work->kernels, mode);
+        run_block(item, mode);
     }
     return true;
 }
@@ -512,25 +522,24 @@ static void run_item(void *user, size_t index, size_t thread)
 /* Cuts all products and finds the largest chunks. */
 static void plan(struct work *work, struct cut *cuts, size_t *begin, size_t threads)
 {
-    const struct oct_gemm_path *f32 = &work->kernels->f32; /* its panels are the larger ones */
-    size_t rows_bytes = 0, sums_bytes = 0, pairs = 0;
+    size_t rows_bytes = 0, columns_bytes = 0, sums_bytes = 0;
 
     begin[0] = 0;
     for (size_t i = 0; i < work->count; i++) {
         const struct oct_gemm *g = &work->list[i];
         size_t depth = (smaller(OCT_GEMM_BLOCK, (size_t)g->k) + 1) / 2;
-        cuts[i] = cut_product(g, work->kernels, threads);
+        cuts[i] = cut_product(g, work->workers, threads);
         begin[i + 1] = begin[i] + cuts[i].row_chunks * cuts[i].column_chunks;
         size_t bytes = cuts[i].rows * cuts[i].path->pair_bytes * depth;
         if (cuts[i].thinness == DIRECT)
             bytes = larger(bytes, (size_t)g->m * cuts[i].path->pair_bytes *
                                       ((smaller(DIRECT_DEPTH, (size_t)g->k) + 1) / 2));
-        rows_bytes = bytes > rows_bytes ? bytes : rows_bytes;
-        pairs = depth > pairs ? depth : pairs;
+        rows_bytes = larger(rows_bytes, bytes);
+        columns_bytes = larger(columns_bytes, PANELS_MAX * cuts[i].path->column_width *
+                                                  cuts[i].path->pair_bytes * depth);
         bytes = g->out ? 0 : cuts[i].rows * cuts[i].columns * sizeof(float);
-        sums_bytes = bytes > sums_bytes ? bytes : sums_bytes;
+        sums_bytes = larger(sums_bytes, bytes);
     }
-    size_t columns_bytes = PANELS_MAX * f32->column_width * f32->pair_bytes * pairs;
     work->rows_bytes = round_up(rows_bytes + OCT_GEMM_PANEL_SLACK, ALIGNMENT);
     work->columns_bytes = round_up(columns_bytes + OCT_GEMM_PANEL_SLACK, ALIGNMENT);
     work->buffer_bytes = sizeof(struct bench) + work->rows_bytes + work->columns_bytes +
@@ -538,6 +547,57 @@ static void plan(struct work *work, struct cut *cuts, size_t *begin, size_t thre
     work->cuts = cuts;
     work->begin = begin;
 }
+
+/* ---- Memory between lists ---- */
+
+/* Its first bytes say how long it is. */
+struct oct_gemm_memory {
+    void *_Atomic block; /* NULL while a list has it; an exchange passes the block's bytes too */
+};
+enum { BLOCK_HEAD = ALIGNMENT, BLOCK_KEPT_MAX = 2 << 20 /* bytes a thread */ };
+
+struct oct_gemm_memory *oct_gemm_memory_create(void)
+{
+    return calloc(1, sizeof(struct oct_gemm_memory));
+}
+
+void oct_gemm_memory_destroy(struct oct_gemm_memory *memory)
+{
+    if (memory)
+        free(atomic_load(&memory->block));
+    free(memory);
+}
+
+static char *take_block(struct oct_gemm_memory *memory, size_t bytes)
+{
+    char *block = memory ? atomic_exchange(&memory->block, NULL) : NULL;
+    size_t has = 0;
+
+    if (block)
+        memcpy(&has, block, sizeof has);
+    if (has < bytes) {
+        free(block);
+        block = aligned_alloc(ALIGNMENT, BLOCK_HEAD + bytes);
+        if (!block)
+            return NULL;
+        memcpy(block, &bytes, sizeof bytes);
+    }
+    return block + BLOCK_HEAD;
+}
+
+static void give_block(struct oct_gemm_memory *memory, char *block, size_t threads)
+{
+    size_t bytes;
+
+    if (!block)
+        return;
+    block -= BLOCK_HEAD;
+    memcpy(&bytes, block, sizeof bytes);
+    free(memory && bytes <= BLOCK_KEPT_MAX * threads ? atomic_exchange(&memory->block, block)
+                                                     : block);
+}
+
+/* ---- Running ---- */
 
 static bool is_small(const struct oct_gemm *list, size_t count)
 {
@@ -558,32 +618,35 @@ enum octet_status oct_gemm_run_to(const octet_workers *workers, const struct oct
                                   const struct oct_gemm *list, size_t count,
                                   const struct oct_gemm_end *end, struct octet_error *err)
 {
-    struct work work = {.list = list,
-                        .count = count,
-                        .all = workers->kernels,
-                        .kernels = workers->kernels->gemm,
-                        .cancel = cancel,
-                        .end = end};
+    struct work work = {
+        .list = list, .count = count, .workers = workers, .cancel = cancel, .end = end};
     struct oct_pool *pool = is_small(list, count) ? NULL : workers->pool;
     size_t threads = oct_pool_threads(pool);
+    struct cut few_cuts[FEW], *cuts = few_cuts;
+    size_t few_begin[FEW + 1], *begin = few_begin;
     enum octet_status status;
 
     if (count == 0)
         return octet_cancel_check(cancel, err);
-    struct cut *cuts = calloc(count, sizeof *cuts);
-    size_t *begin = calloc(count + 1, sizeof *begin);
+    if (count > FEW) {
+        cuts = calloc(count, sizeof *cuts);
+        begin = calloc(count + 1, sizeof *begin);
+    }
     if (cuts && begin) {
         plan(&work, cuts, begin, threads);
         threads = smaller(threads, begin[count]);
-        work.buffers = threads ? aligned_alloc(ALIGNMENT, threads * work.buffer_bytes) : NULL;
+        work.buffers =
+            threads ? take_block(workers->gemm_memory, threads * work.buffer_bytes) : NULL;
     }
     if (!cuts || !begin || (threads && !work.buffers))
         status = octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL,
                             "no memory for the working buffers of %zu products", count);
     else
         status = oct_pool_run(pool, begin[count], cancel, run_item, &work, err);
-    free(work.buffers);
-    free(begin);
-    free(cuts);
+    give_block(workers->gemm_memory, work.buffers, oct_pool_threads(workers->pool));
+    if (count > FEW) {
+        free(begin);
+        free(cuts);
+    }
     return status;
 }

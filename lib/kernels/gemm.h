@@ -11,6 +11,8 @@
 #ifndef OCTET_KERNELS_GEMM_H
 #define OCTET_KERNELS_GEMM_H
 
+#include <stdbool.h>
+
 #include "kernels/kernels.h"
 #include "octet/cancel.h"
 
@@ -39,6 +41,8 @@ struct oct_gemm {
     struct oct_gemm_side lhs, rhs;
     float *out;
     int64_t out_stride;
+    bool is_fast; /* FAST: another order will do. Workers with a set of their own for it take that;
+                     else nothing is quicker than EXACT_ORDER (docs/internals/kernels.md) */
 };
 
 /* What comes after the sums, done for each part of a product by the thread that has just added it
@@ -51,8 +55,8 @@ struct oct_gemm_end {
 };
 
 /* All products of the list, which share the workers: batches, groups, tiles. Their outs do not
- * overlap. Working memory is malloc'ed, up to 1.5 MiB a thread; a small list runs
- * on the caller's thread alone. oct_gemm_run: nothing comes after the sums. Errors:
+ * overlap. Working memory, up to 1.5 MiB a thread, stays with the workers from list to list; a
+ * small list runs on the caller's thread alone. oct_gemm_run: nothing comes after the sums. Errors:
  * RESOURCE_EXHAUSTED; what cancel says, then outs hold anything. */
 enum octet_status oct_gemm_run(const octet_workers *workers, const struct octet_cancel *cancel,
                                const struct oct_gemm *list, size_t count,
@@ -68,11 +72,12 @@ enum octet_status oct_gemm_run_to(const octet_workers *workers, const struct oct
  * many rows need no turning of codes. Panels of 32 free indices, one after another; each is 64
  * bytes (what is to be known of the panel), then for each pair of k [32][2] elements, the even k
  * first; what is missing to 32 and to an even depth is zero. Results have the same bits as from the
- * codes as they were. Best at an address that is a multiple of 64, in huge pages. */
+ * codes as they were. Best at an address that is a multiple of 64. */
 
 /* Bytes for n x k; 0: the type is not packed (F32). */
 size_t oct_gemm_packed_bytes(enum octet_dtype dtype, int64_t n, int64_t k);
-/* side: n free and k contracting indices, not packed. packed: oct_gemm_packed_bytes, written whole.
+/* side: n free and k contracting indices, not packed. packed: oct_gemm_packed_bytes, written whole;
+ * huge pages are asked for, which come if its pages have not been touched.
  * Errors: what cancel says, then packed holds anything. */
 enum octet_status oct_gemm_pack(const octet_workers *workers, const struct octet_cancel *cancel,
                                 const struct oct_gemm_side *side, int64_t n, int64_t k,

@@ -34,7 +34,7 @@ static INLINE void interleaved_pairs_x2(enum octet_dtype dtype, const char *even
 static INLINE bool is_split(enum octet_dtype dtype)
 {
     return SPLIT != 0 && (dtype == OCTET_DTYPE_F8_E4M3FN || dtype == OCTET_DTYPE_F8_E5M2 ||
-                     dtype == OCTET_DTYPE_S8 || dtype == OCTET_DTYPE_BF16);
+                          dtype == OCTET_DTYPE_S8 || dtype == OCTET_DTYPE_BF16);
 }
 
 /* Of 2 * VL columns both k of a pair; E4M3FN's are 2^-8 of themselves. */
@@ -181,9 +181,8 @@ static INLINE void direct_bf16(enum octet_dtype dtype, size_t rows, size_t units
             vu32 column[2];
             if (u % in_panel == 0)
                 __builtin_prefetch(codes + u / in_panel * panel_bytes + PACKED_AHEAD);
-            adjacent_pairs(dtype,
-                           codes + u / in_panel * panel_bytes + u % in_panel * 2 * VL * bytes,
-                           column);
+            adjacent_pairs(
+                dtype, codes + u / in_panel * panel_bytes + u % in_panel * 2 * VL * bytes, column);
             UNROLL for (size_t r = 0; r < rows; r++)
             {
                 vf32 *sum = sums + (r * units + u) * 2;
@@ -669,8 +668,8 @@ static INLINE void pack_turned(enum octet_dtype dtype, bool pairs, const struct 
                                size_t first, size_t count, size_t width, uint32_t *panel,
                                struct oct_gemm_scratch *scratch)
 {
-    const bool slow = turn_codes(view, first, count, scratch) && !pairs &&
-                      dtype == OCTET_DTYPE_F8_E4M3FN;
+    const bool slow =
+        turn_codes(view, first, count, scratch) && !pairs && dtype == OCTET_DTYPE_F8_E4M3FN;
     const char *codes = scratch->turned;
 
     for (size_t k = 0; k < view->depth_count; k += 2, codes += 4 * VL) {

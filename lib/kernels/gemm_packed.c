@@ -1,6 +1,7 @@
 /* Packed codes (gemm.h): writing and reading the layout. Once a weight, so plain loops over bytes
  * do; what multiplies from it are the sets' tiles. */
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/pool.h"
 #include "kernels/gemm_private.h"
@@ -94,12 +95,25 @@ static void pack_panel(void *user, size_t panel, size_t thread)
     memcpy(to, &head, sizeof head);
 }
 
+/* Few rows are as fast as memory is read, and that is a third faster from large pages. Where the
+ * kernel grants none, nothing is lost. */
+static void ask_for_huge_pages(char *packed, size_t bytes)
+{
+    const uintptr_t huge = 2 << 20;
+    uintptr_t begin = ((uintptr_t)packed + huge - 1) & ~(huge - 1);
+    uintptr_t end = ((uintptr_t)packed + bytes) & ~(huge - 1);
+
+    if (begin < end)
+        (void)madvise(packed + (begin - (uintptr_t)packed), end - begin, MADV_HUGEPAGE);
+}
+
 enum octet_status oct_gemm_pack(const octet_workers *workers, const struct octet_cancel *cancel,
                                 const struct oct_gemm_side *side, int64_t n, int64_t k,
                                 void *packed, struct octet_error *err)
 {
     struct move m = {.side = *side, .n = n, .k = k, .packed = packed};
 
+    ask_for_huge_pages(packed, oct_gemm_packed_bytes(side->dtype, n, k));
     return oct_pool_run(workers->pool, ((size_t)n + WIDTH - 1) / WIDTH, cancel, pack_panel, &m,
                         err);
 }

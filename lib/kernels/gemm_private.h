@@ -21,6 +21,11 @@ enum {
     OCT_GEMM_TILE_MAX = 14 * 32 /* numbers of one tile call */
 };
 
+/* A block of memory between lists, so that its pages are not asked for again each time: taken by
+ * one list, given back at its end; whoever finds none makes one. */
+struct oct_gemm_memory *oct_gemm_memory_create(void);
+void oct_gemm_memory_destroy(struct oct_gemm_memory *memory); /* NULL is fine */
+
 /* A part of one side: free indices and one block of k, as offsets in elements. */
 struct oct_gemm_view {
     enum octet_dtype dtype;
@@ -70,11 +75,11 @@ typedef void oct_gemm_direct(size_t pairs, const void *a, const char *codes, siz
                              float *tile);
 
 enum oct_gemm_direct_type { /* which packed types are read so */
-    OCT_GEMM_DIRECT_E4M3FN,
-    OCT_GEMM_DIRECT_E5M2,
-    OCT_GEMM_DIRECT_S8,
-    OCT_GEMM_DIRECT_BF16,
-    OCT_GEMM_DIRECT_TYPES
+                            OCT_GEMM_DIRECT_E4M3FN,
+                            OCT_GEMM_DIRECT_E5M2,
+                            OCT_GEMM_DIRECT_S8,
+                            OCT_GEMM_DIRECT_BF16,
+                            OCT_GEMM_DIRECT_TYPES
 };
 
 struct oct_gemm_path {
@@ -87,7 +92,7 @@ struct oct_gemm_path {
     /* By rows: several panels in one call where one alone does not fill the pipelines. */
     size_t panels[OCT_GEMM_ROWS_MAX + 1];
     oct_gemm_tile *wide[OCT_GEMM_ROWS_MAX + 1];
-    size_t direct_rows; /* at most; 0: none */
+    size_t direct_rows;                                     /* at most; 0: none */
     size_t direct_columns[OCT_GEMM_DIRECT_ROWS_MAX + 1][2]; /* of a narrow call, of a wide one */
     oct_gemm_direct *direct[OCT_GEMM_DIRECT_TYPES][OCT_GEMM_DIRECT_ROWS_MAX + 1][2];
 };

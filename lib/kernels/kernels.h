@@ -77,8 +77,10 @@ const struct oct_kernels *oct_kernels_find(const char *name, const char **obstac
 struct oct_pool;
 struct octet_workers {
     const struct oct_kernels *kernels;
-    struct oct_pool *pool; /* NULL: one thread */
+    const struct oct_kernels *fast; /* for products that may be FAST; NULL: the same */
+    struct oct_pool *pool;          /* NULL: one thread */
     int32_t threads;
+    struct oct_gemm_memory *gemm_memory; /* gemm.h's, between lists; NULL: nothing is kept */
 };
 
 #endif

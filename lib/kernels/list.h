@@ -3,6 +3,8 @@
 #ifndef OCTET_KERNELS_LIST_H
 #define OCTET_KERNELS_LIST_H
 
+#include <stdbool.h>
+
 #include "kernels/kernels.h"
 
 #define OCT_CPU_FEATURES(X)                                                                        \
@@ -38,6 +40,10 @@ enum oct_cpu_feature {
 #define OCT_KERNELS_DECLARE(name, needs) extern const struct oct_kernels oct_kernels_##name;
 OCT_KERNEL_SETS(OCT_KERNELS_DECLARE)
 #undef OCT_KERNELS_DECLARE
+
+/* Whether the pairs of BF16 are added in the order of gemm.h on this CPU; true where there is no
+ * path for them. A set that fails here serves FAST only. */
+bool oct_kernels_add_in_order(const struct oct_kernels *kernels);
 
 /* The set at that place of the list, whether the CPU can run it or not; NULL from the count on. */
 const struct oct_kernels *oct_kernels_at(size_t index);

@@ -93,7 +93,7 @@ enum octet_weight_operand { OCTET_WEIGHT_RHS, OCTET_WEIGHT_LHS, OCTET_WEIGHT_NON
 
 enum octet_accumulation {
     OCTET_EXACT_ORDER, /* one order of additions, the same bits everywhere */
-    OCTET_FAST         /* any order; runs in EXACT_ORDER for now */
+    OCTET_FAST         /* any order; another one runs only where it is faster */
 };
 OCTET_API const char *octet_accumulation_name(enum octet_accumulation accumulation);
 

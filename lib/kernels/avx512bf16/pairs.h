@@ -45,10 +45,10 @@ static INLINE __m512i table_bytes(const uint16_t numbers[64], bool upper)
 /* 64 codes, of each quarter of 128 bits the first 8 to first, the others to second. */
 static INLINE void bf16_lookup(const uint16_t table[128], __m512i codes, vu32 *first, vu32 *second)
 {
-    __m512i low = _mm512_permutex2var_epi8(table_bytes(table, false), codes,
-                                           table_bytes(table + 64, false));
-    __m512i high = _mm512_permutex2var_epi8(table_bytes(table, true), codes,
-                                            table_bytes(table + 64, true));
+    __m512i low =
+        _mm512_permutex2var_epi8(table_bytes(table, false), codes, table_bytes(table + 64, false));
+    __m512i high =
+        _mm512_permutex2var_epi8(table_bytes(table, true), codes, table_bytes(table + 64, true));
     enum { HIGH_OR_SIGN = 0xf8 }; /* a | (b & c) */
     high = _mm512_ternarylogic_epi64(high, codes, _mm512_set1_epi8((char)0x80), HIGH_OR_SIGN);
     *first = _mm512_unpacklo_epi8(low, high);
@@ -101,8 +101,8 @@ static INLINE vu32 interleaved_pairs(enum octet_dtype dtype, const void *even, c
         __m512i codes = _mm512_castsi256_si512(
             _mm256_set_m128i(_mm_unpackhi_epi8(e, o), _mm_unpacklo_epi8(e, o)));
         vu32 to[2];
-        fp8_lookup(dtype, _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), codes),
-                   to);
+        fp8_lookup(dtype,
+                   _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), codes), to);
         return to[0];
     }
     vu32 low = vu32_shr(vf32_bits(load(dtype, even)), 16);
@@ -113,7 +113,8 @@ static INLINE vu32 interleaved_pairs(enum octet_dtype dtype, const void *even, c
 static INLINE void interleaved_pairs_x2(enum octet_dtype dtype, const char *even, const char *odd,
                                         vu32 to[2])
 {
-    static const uint8_t order[64] = {/* for fp8_lookup: columns 4 q ... and 16 + 4 q ... */
+    static const uint8_t order[64] = {
+        /* for fp8_lookup: columns 4 q ... and 16 + 4 q ... */
         0,  32, 1,  33, 2,  34, 3,  35, 16, 48, 17, 49, 18, 50, 19, 51, 4,  36, 5,  37, 6,  38,
         7,  39, 20, 52, 21, 53, 22, 54, 23, 55, 8,  40, 9,  41, 10, 42, 11, 43, 24, 56, 25, 57,
         26, 58, 27, 59, 12, 44, 13, 45, 14, 46, 15, 47, 28, 60, 29, 61, 30, 62, 31, 63};

@@ -1,6 +1,9 @@
 /* Sets and workers: names, obstacles, errors.
  * What could break: a set handed out that the CPU cannot run (SIGILL), an error without its field.
  */
+#include <math.h>
+
+#include "kernels/gemm_private.h"
 #include "octet/workers.h"
 #include "unit/kernels/fixture.h"
 
@@ -44,6 +47,45 @@ START_TEST(the_best_set_is_the_default)
 }
 END_TEST
 
+/* One row by 16 columns, as VDPBF16PS would add if it took the even k first. */
+static void tile_in_another_order(size_t pairs, const void *a, const void *b, size_t panel_bytes,
+                                  float *tile)
+{
+    const uint32_t *row = a, *column = b;
+
+    (void)panel_bytes;
+    for (size_t c = 0; c < 16; c++) {
+        tile[c] = 0;
+        for (size_t p = 0; p < pairs; p++) {
+            uint32_t x = row[p], y = column[p * 16 + c];
+            tile[c] = fmaf(float_of(x << 16), float_of(y << 16), tile[c]);
+            tile[c] = fmaf(float_of(x & 0xffff0000u), float_of(y & 0xffff0000u), tile[c]);
+        }
+    }
+}
+
+static void pack_nothing(const struct oct_gemm_view *view, size_t first, size_t count, size_t width,
+                         void *panel, struct oct_gemm_scratch *scratch)
+{
+    (void)view, (void)first, (void)count, (void)width, (void)panel, (void)scratch;
+}
+
+START_TEST(another_order_is_noticed)
+{
+    struct oct_gemm_kernels gemm = {.bf16 = {.row_width = 1,
+                                             .column_width = 16,
+                                             .pack = pack_nothing,
+                                             .narrow = {[1] = tile_in_another_order}}};
+    struct oct_kernels kernels = {.name = "other", .gemm = &gemm};
+
+    ck_assert(!oct_kernels_add_in_order(&kernels));
+    gemm.bf16.pack = NULL; /* no such path */
+    ck_assert(oct_kernels_add_in_order(&kernels));
+    for (size_t i = 0; octet_kernel_set_name(i); i++)
+        ck_assert(!set_at(i) || oct_kernels_add_in_order(set_at(i)));
+}
+END_TEST
+
 START_TEST(workers_say_what_is_wrong)
 {
     octet_workers *workers = NULL;
@@ -74,6 +116,7 @@ void add_find_tests(Suite *suite)
 
     tcase_add_test(tests, the_list_is_known_by_name);
     tcase_add_test(tests, the_best_set_is_the_default);
+    tcase_add_test(tests, another_order_is_noticed);
     tcase_add_test(tests, workers_say_what_is_wrong);
     suite_add_tcase(suite, tests);
 }

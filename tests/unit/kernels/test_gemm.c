@@ -4,6 +4,7 @@
  * thread that uses another's buffer. Compared bit for bit, NaN included. */
 #include <math.h>
 
+#include "kernels/gemm_private.h"
 #include "octet/workers.h"
 #include "unit/kernels/fixture.h"
 
@@ -40,6 +41,8 @@ static void put_element(enum octet_dtype dtype, void *data, int64_t at, bool spe
         f = r & 0x80ffffff; /* subnormal or just not */
     else if (kind < 20)
         f = (r & 0x807fffff) | (kind < 15 ? 40u + kind : 190u + kind) << 23;
+    else if (kind < 22)
+        f = (r & 0x807fffff) | (246 + r % 9) << 23; /* what a multiplication by 2^8 makes Inf */
     if (dtype == OCTET_DTYPE_F32)
         ((uint32_t *)data)[at] = f;
     else if (dtype == OCTET_DTYPE_BF16)
@@ -483,6 +486,45 @@ START_TEST(nothing_to_do)
 }
 END_TEST
 
+/* Writes 42 where sums belong: whose merge it is shows in the result. */
+static void merge_42(size_t rows, size_t columns, const float *tile, size_t tile_stride, float *out,
+                     size_t out_stride, int mode)
+{
+    (void)tile, (void)tile_stride, (void)mode;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++)
+            out[r * out_stride + c] = 42;
+}
+
+/* A set that does not add in order is there for FAST alone. */
+START_TEST(fast_products_may_have_a_set_of_their_own)
+{
+    struct oct_gemm_kernels other_gemm = *oct_kernels_at(0)->gemm;
+    struct oct_kernels other = *oct_kernels_at(0);
+    struct octet_workers workers = {.kernels = oct_kernels_at(0), .fast = &other, .threads = 1};
+    float a[12], out[9];
+    struct oct_gemm_side side = {
+        .dtype = OCTET_DTYPE_F32, .data = a, .free_stride = 4, .depth_stride = 1};
+    struct oct_gemm list[2] = {
+        {.m = 3, .n = 3, .k = 4, .lhs = side, .rhs = side, .out = out, .out_stride = 3}};
+
+    other.gemm = &other_gemm;
+    other_gemm.merge = merge_42;
+    for (int i = 0; i < 12; i++)
+        a[i] = (float)(i / 4 + 1);
+    ck_assert_int_eq(oct_gemm_run(&workers, NULL, list, 1, NULL), OCTET_OK);
+    for (int i = 0; i < 9; i++)
+        ck_assert(out[i] == (float)(4 * (i / 3 + 1) * (i % 3 + 1)));
+    list[0].is_fast = true;
+    ck_assert_int_eq(oct_gemm_run(&workers, NULL, list, 1, NULL), OCTET_OK);
+    for (int i = 0; i < 9; i++)
+        ck_assert(out[i] == 42);
+    workers.fast = NULL;
+    ck_assert_int_eq(oct_gemm_run(&workers, NULL, list, 1, NULL), OCTET_OK);
+    ck_assert(out[8] == 36);
+}
+END_TEST
+
 /* A deadline ends a product of many seconds soon, also on the slowest set. */
 START_TEST(deadlines_are_noticed)
 {
@@ -526,6 +568,7 @@ void add_gemm_tests(Suite *suite)
     tcase_add_test(tests, integers_wrap);
     tcase_add_test(tests, lists_share_the_workers);
     tcase_add_test(tests, nothing_to_do);
+    tcase_add_test(tests, fast_products_may_have_a_set_of_their_own);
     tcase_add_test(tests, deadlines_are_noticed);
     suite_add_tcase(suite, tests);
 }
