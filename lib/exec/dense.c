@@ -189,6 +189,61 @@ static enum octet_status operand_of(const struct oct_op_call *call, const struct
     return OCTET_OK;
 }
 
+/* ---- on a backend ---- */
+
+/* The copy of an operand that was cast is another array than the one that the key names. */
+static uint64_t key_of(const struct oct_op_call *call, const struct dense *d, int i)
+{
+    bool is_prepared = call->prepared && i == 1;
+
+    return is_prepared || call->in[i].dtype == d->dtype ? call->keys->in[i] : 0;
+}
+
+static struct oct_backend_product placed(const struct oct_op_call *call, const struct dense *d,
+                                         const struct octet_compute *work)
+{
+    return (struct oct_backend_product){
+        .compute = work,
+        .matmul = &d->matmul,
+        .accumulation = call->execution->accumulation,
+        .residence = call->execution->residence,
+        .lhs = key_of(call, d, d->lhs),
+        .rhs = key_of(call, d, d->rhs),
+        .saved = call->keys->saved,
+    };
+}
+
+static enum octet_status placed_forward(const struct oct_op_call *call, const struct dense *d,
+                                        const struct octet_compute *work,
+                                        const struct octet_operand *lhs,
+                                        const struct octet_operand *rhs,
+                                        struct oct_pass_figures *figures, struct octet_error *err)
+{
+    const struct oct_backend_product product = placed(call, d, work);
+
+    return oct_backend_forward(&product, lhs, rhs, &call->in[2], &call->out[0], figures, err);
+}
+
+/* What forward left on the device has served its purpose then. */
+static enum octet_status placed_backward(const struct oct_op_call *call, const struct dense *d,
+                                         const struct octet_compute *work,
+                                         const struct octet_array *lhs,
+                                         const struct octet_array *rhs,
+                                         const struct octet_array *cotangent,
+                                         const struct octet_array *gradient,
+                                         struct oct_pass_figures *figures, struct octet_error *err)
+{
+    const struct oct_backend_product product = placed(call, d, work);
+    enum octet_status status =
+        oct_backend_backward(&product, lhs, rhs, &call->in[2], &cotangent[0], &gradient[d->lhs],
+                             &gradient[d->rhs], figures, err);
+
+    oct_residence_forget(product.residence, product.saved);
+    return status;
+}
+
+/* ---- on the CPU, or there ---- */
+
 enum octet_status oct_dense_forward(struct oct_op_call *call, struct octet_error *err)
 {
     struct octet_compute work = work_of(call);
@@ -197,7 +252,7 @@ enum octet_status oct_dense_forward(struct oct_op_call *call, struct octet_error
     struct dense d;
     enum octet_status status = begin(call, &d, err);
 
-    d.matmul.has_backward = call->saved != NULL;
+    d.matmul.has_backward = call->saved != NULL || (call->keys && call->keys->saved);
     if (status == OCTET_OK)
         status = operand_of(call, &d, d.lhs, &lhs.array, err);
     if (status == OCTET_OK)
@@ -207,7 +262,9 @@ enum octet_status oct_dense_forward(struct oct_op_call *call, struct octet_error
         second->is_quantized = true;
         second->quantized = *call->prepared;
     }
-    if (status == OCTET_OK)
+    if (status == OCTET_OK && call->keys)
+        status = placed_forward(call, &d, &work, &lhs, &rhs, &figures, err);
+    else if (status == OCTET_OK)
         status = oct_matmul_forward(&work, &d.matmul, &lhs, &rhs, &call->in[2], &call->out[0],
                                     call->saved, call->saved_bytes, &figures, err);
     if (status == OCTET_OK && d.matmul.numerics) {
@@ -267,7 +324,9 @@ enum octet_status oct_dense_vjp(struct oct_op_call *call, const struct octet_arr
         status = operand_of(call, &d, d.lhs, &lhs, err);
     if (status == OCTET_OK)
         status = operand_of(call, &d, d.rhs, &rhs, err);
-    if (status == OCTET_OK)
+    if (status == OCTET_OK && call->keys)
+        status = placed_backward(call, &d, &work, &lhs, &rhs, cotangent, gradient, &figures, err);
+    else if (status == OCTET_OK)
         status = oct_matmul_backward(&work, &d.matmul, &lhs, &rhs, &call->in[2],
                                      call->saved_bytes ? call->saved : NULL, &cotangent[0],
                                      &gradient[d.lhs], &gradient[d.rhs], &figures, err);

@@ -15,6 +15,7 @@
 #ifndef OCTET_EXEC_OP_H
 #define OCTET_EXEC_OP_H
 
+#include "backends/backend.h"
 #include "graph/graph_private.h"
 #include "octet/batch.h"
 #include "octet/quant.h"
@@ -35,6 +36,12 @@ struct oct_execution {
     double denominator;
     double weights; /* the sum of the batch's weights */
     enum octet_accumulation accumulation;
+    oct_residence *residence; /* of this run on the plan's backend; NULL: all runs on the CPU */
+};
+
+/* Keys of an op's arrays in the run's residence (backends/backend.h). */
+struct oct_op_keys {
+    uint64_t in[OCTET_NODE_INPUTS_MAX], saved;
 };
 
 /* Figures of an op, for NUMERICS. */
@@ -55,6 +62,7 @@ struct oct_op_call {
     size_t saved_bytes;   /* as oct_op_code.saved_bytes said; 0 when there is no backward */
     octet_arena *scratch; /* dies with the call */
     const struct octet_quantized *prepared; /* the second operand, quantized beforehand; or NULL */
+    const struct oct_op_keys *keys; /* NULL: the CPU runs it; nothing is saved in the block then */
     struct oct_figures *figures;            /* with numerics; or NULL */
     struct oct_report *report;              /* of losses; NULL: not asked for */
 };

@@ -81,6 +81,8 @@ static uint64_t saved_bytes(const oct_program *program, const struct oct_step *s
     if (step->is_attention)
         return oct_attention_saved_bytes(query->dim[0], query->dim[2] * query->dim[3],
                                          query->dim[1]);
+    if (step->is_placed) /* it stays on the device */
+        return 0;
     return code->saved_bytes ? code->saved_bytes(program->graph, step->node, step->rule) : 0;
 }
 
@@ -100,6 +102,8 @@ static enum octet_status add_saved(oct_program *program, struct octet_error *err
         }
         uint32_t maker = step->kind == OCT_STEP_VJP ? by_output[step->out[0]] : 0;
         struct oct_slot slot = {.place = OCT_PLACE_BLOCK};
+        if (maker && step->is_placed)
+            program->steps[maker - 1].is_kept = true;
         slot.bytes = maker ? saved_bytes(program, step) : 0;
         if (!slot.bytes)
             continue;

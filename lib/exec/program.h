@@ -51,6 +51,8 @@ struct oct_run {
     const octet_parameters *parameters;
     octet_parameters *gradients;  /* F32; what backward finds is added to it. NULL: forward only */
     const oct_prepared *prepared; /* or NULL */
+    octet_backend *backend;       /* the one whose capabilities the plan has; NULL: it has none */
+    oct_residence *weights;       /* there, of prepared weights; shared by runs; or NULL */
     const struct octet_batch *batch; /* complete */
     void *block; /* [oct_program_block_bytes], written; NULL: the run takes it from the arena */
     enum oct_reduction reduction;

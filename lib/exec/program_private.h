@@ -41,6 +41,8 @@ struct oct_step {
     uint8_t input_count, output_count;
     bool is_attention;
     bool is_again;     /* recomputed for backward */
+    bool is_placed;    /* on the plan's backend, not on the CPU */
+    bool is_kept;      /* placed: a VJP will ask the device for what forward left there */
     int32_t reads;     /* of VJP: IN0 ... OUT */
     uint32_t lines[2]; /* interceptions + 1 that this step executes */
     uint32_t line;     /* that figures belong to, also of backward; + 1 */
@@ -76,7 +78,7 @@ struct oct_program {
     struct oct_step *steps;
     uint32_t step_count, step_capacity;
     uint32_t forward_count; /* steps before backward's */
-    uint32_t prepared_count;
+    uint32_t prepared_count, placed_count;
     struct oct_untouched {
         uint32_t parameter;
         int64_t layer;

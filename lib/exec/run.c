@@ -34,6 +34,24 @@ static struct octet_array array_of(const struct oct_execute *x, uint32_t slot)
 
 /* ---- one step ---- */
 
+/* A step's arrays are known on the device by their slots: a slot holds one value in a run. Weights
+ * held as codes belong to all runs. */
+static void fill_keys(struct oct_execute *x, const struct oct_step *step, struct oct_op_call *call)
+{
+    enum { NUMBERS = 1, SAVED = 2, KINDS_SHIFT = 2 };
+
+    if (!step->is_placed)
+        return;
+    for (int i = 0; i < step->input_count; i++)
+        x->keys.in[i] =
+            (uint64_t)x->program->slots[step->in[i]].owner << KINDS_SHIFT | NUMBERS;
+    if (step->prepared)
+        x->keys.in[1] = OCT_RESIDENCE_SHARED | step->prepared;
+    bool is_kept = step->is_kept || step->kind == OCT_STEP_VJP;
+    x->keys.saved = is_kept ? (uint64_t)step->out[0] << KINDS_SHIFT | SAVED : 0;
+    call->keys = &x->keys;
+}
+
 static void fill_call(struct oct_execute *x, const struct oct_step *step, struct oct_op_call *call)
 {
     bool vjp = step->kind == OCT_STEP_VJP;
@@ -58,6 +76,7 @@ static void fill_call(struct oct_execute *x, const struct oct_step *step, struct
         call->saved = x->block + x->program->slots[step->saved].offset;
         call->saved_bytes = x->program->slots[step->saved].bytes;
     }
+    fill_keys(x, step, call);
 }
 
 static enum octet_status run_forward(struct oct_execute *x, const struct oct_step *step,
@@ -285,6 +304,8 @@ enum octet_status oct_program_run(const oct_program *program, const struct oct_r
     status = read_batch(&x, err);
     if (status == OCTET_OK)
         status = take_block(&x, err);
+    if (status == OCTET_OK && program->placed_count)
+        status = oct_residence_create(run->backend, run->weights, &x.execution.residence, err);
     if (status == OCTET_OK)
         status = oct_harvest_begin(&x, err);
     if (run->gradients_are_zero)
@@ -293,6 +314,7 @@ enum octet_status oct_program_run(const oct_program *program, const struct oct_r
         status = run_steps(&x, err);
     if (status == OCTET_OK)
         oct_harvest_end(&x);
+    oct_residence_destroy(x.execution.residence);
     octet_arena_destroy(x.scratch);
     oct_float_env_leave(env);
     return status;

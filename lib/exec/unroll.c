@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "exec/dense.h"
 #include "exec/program_private.h"
 #include "plan/weights.h"
 
@@ -64,6 +65,16 @@ static bool is_quantized(const struct unroll *u, uint32_t node)
     const struct octet_rule *rule = rule_of(u, node);
 
     return rule && rule->weight_qtype[0];
+}
+
+/* Does the plan give the node to its backend? */
+static bool is_placed(const struct unroll *u, uint32_t node)
+{
+    const octet_plan *plan = u->program->plan;
+    uint32_t line = plan->interception_of[node];
+
+    return line && oct_op_codes[u->graph->nodes[node].op].forward == oct_dense_forward &&
+           strcmp(plan->interceptions[line - 1].backend, "cpu") != 0;
 }
 
 /* The node that made the tensor, if nothing else reads that; UINT32_MAX otherwise. */
@@ -321,6 +332,7 @@ static enum octet_status add_node(struct unroll *u, uint32_t index)
         .rule = rule_of(u, index),
         .input_count = node->input_count,
         .output_count = node->output_count,
+        .is_placed = is_placed(u, index),
         .lines = {u->program->plan->interception_of[index]},
         .line = u->program->plan->interception_of[index],
         .turn = u->turn,
@@ -337,6 +349,7 @@ static enum octet_status add_node(struct unroll *u, uint32_t index)
         return add_view(u, node);
     if (holds_codes(u, index))
         step.prepared = ++u->program->prepared_count;
+    u->program->placed_count += step.is_placed;
     u->program->loss_count += node->op == OCT_OP_cross_entropy;
     return add_step(u, &step, node->inputs, node->outputs, oct_op_codes[node->op].vjp != NULL);
 }

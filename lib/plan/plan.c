@@ -10,18 +10,20 @@
 
 static enum octet_status plan_build(octet_context *context, const octet_config *config,
                                     octet_rules *rules, const struct oct_plan_key *key,
+                                    const struct octet_capabilities *capabilities,
                                     const struct octet_cancel *cancel, octet_plan **out,
                                     struct octet_error *err)
 {
     octet_plan *plan = oct_plan_allocate(context, rules);
-    struct octet_graph_options options = {key->batch_size, key->sequence_length};
+    struct octet_graph_options options = {.batch_size = key->batch_size,
+                                          .sequence_length = key->sequence_length};
 
     if (!plan)
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
     enum octet_status status =
         octet_graph_build(context, plan->arena, config, &options, cancel, &plan->graph, err);
     if (status == OCTET_OK)
-        status = oct_plan_walk(plan, key->intercepted, key->gmm, cancel, err);
+        status = oct_plan_walk(plan, key->intercepted, key->gmm, capabilities, cancel, err);
     if (status == OCTET_OK)
         status = oct_plan_measure(plan, err);
     if (status == OCTET_OK)
@@ -71,10 +73,12 @@ enum octet_status octet_plan_create(octet_context *context, const octet_config *
     };
     oct_config_digest(config, context->hash_seed, key.config);
     octet_rules_digest(rules, key.rules);
-    *out = oct_plan_cache_find(context, &key);
+    /* Plans with a backend are of few sessions, which keep them. */
+    const struct octet_capabilities *capabilities = options ? options->capabilities : NULL;
+    *out = capabilities ? NULL : oct_plan_cache_find(context, &key);
     if (!*out) {
-        status = plan_build(context, config, rules, &key, cancel, out, err);
-        if (status == OCTET_OK)
+        status = plan_build(context, config, rules, &key, capabilities, cancel, out, err);
+        if (status == OCTET_OK && !capabilities)
             oct_plan_cache_keep(context, &key, *out, octet_arena_held((*out)->arena));
     }
     if (!given)

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "plan/placement.h"
 #include "plan/weights.h"
 
 enum { NODES_BETWEEN_POLLS = 256 };
@@ -19,6 +20,7 @@ struct walk {
     uint32_t (*first)[OCTET_LOOKUP_COUNT];
     bool *used; /* [rules] */
     bool intercepted, gmm;
+    const struct octet_capabilities *capabilities;
     struct octet_error *err;
 };
 
@@ -141,6 +143,11 @@ static enum octet_status resolve(struct walk *w, const struct oct_node *node,
     return OCTET_OK;
 }
 
+static const struct octet_rule *rule_of(const struct walk *w, const struct octet_interception *line)
+{
+    return line->rule < 0 ? NULL : octet_rules_get(w->plan->rules, (size_t)line->rule);
+}
+
 static enum octet_status visit(struct walk *w, uint32_t index)
 {
     const struct oct_node *node = &w->graph->nodes[index];
@@ -165,6 +172,7 @@ static enum octet_status visit(struct walk *w, uint32_t index)
         } else if (node->lookup == OCTET_LOOKUP_GMM) {
             w->first[node->module][OCTET_LOOKUP_GMM] = w->plan->interception_count;
         }
+        line->backend = oct_plan_backend(w->capabilities, w->graph, node, rule_of(w, line));
     }
     int64_t flops = oct_saturating_multiply(intercepted_flops(w, node), node->repeat);
     line->count = oct_saturating_add(line->count, node->repeat);
@@ -190,10 +198,16 @@ static enum octet_status list_unused_rules(struct walk *w)
 }
 
 enum octet_status oct_plan_walk(octet_plan *plan, bool intercepted, bool gmm,
+                                const struct octet_capabilities *capabilities,
                                 const struct octet_cancel *cancel, struct octet_error *err)
 {
     const octet_graph *g = plan->graph;
-    struct walk w = {.plan = plan, .graph = g, .intercepted = intercepted, .gmm = gmm, .err = err};
+    struct walk w = {.plan = plan,
+                     .graph = g,
+                     .intercepted = intercepted,
+                     .gmm = gmm,
+                     .capabilities = capabilities,
+                     .err = err};
 
     w.counters = octet_arena_array(plan->arena, g->module_count, sizeof *w.counters);
     w.first = octet_arena_array(plan->arena, g->module_count, sizeof *w.first);

@@ -13,9 +13,12 @@
 static enum octet_status hold(octet_session *s, const oct_program *program,
                               const struct octet_compute *compute, struct octet_error *err)
 {
-    enum octet_status status =
-        oct_prepared_create(program, s->parameters, compute, &s->prepared, err);
+    enum octet_status status = OCTET_OK;
 
+    if (s->options.backend && !s->weights)
+        status = oct_residence_create(s->options.backend, NULL, &s->weights, err);
+    if (status == OCTET_OK)
+        status = oct_prepared_create(program, s->parameters, compute, &s->prepared, err);
     for (size_t i = 0; status == OCTET_OK && i < s->parameters->count; i++)
         if (oct_prepared_holds(s->prepared, i))
             oct_parameters_drop(s->parameters, i);
@@ -108,6 +111,8 @@ enum octet_status oct_session_release(octet_session *session, bool zeros, struct
     }
     if (status != OCTET_OK)
         return status;
+    oct_residence_destroy(session->weights);
+    session->weights = NULL;
     oct_prepared_destroy(session->prepared);
     session->prepared = NULL;
     free(session->decoded);

@@ -51,6 +51,8 @@ static enum octet_status run(const struct pass *p, const struct octet_batch *bat
             .parameters = s->parameters,
             .gradients = p->gradients,
             .prepared = s->prepared,
+            .backend = s->options.backend,
+            .weights = s->weights,
             .batch = batch,
             .block = block,
             .reduction = p->reduction,

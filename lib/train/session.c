@@ -114,6 +114,18 @@ static enum octet_status check_options(const octet_session *s, struct octet_erro
     return OCTET_OK;
 }
 
+struct octet_graph_options oct_session_shape(const octet_session *s, int64_t batch_size,
+                                             int64_t sequence_length)
+{
+    octet_backend *backend = s->options.backend;
+
+    return (struct octet_graph_options){
+        .batch_size = batch_size,
+        .sequence_length = sequence_length,
+        .capabilities = backend ? &octet_backend_facts(backend)->capabilities : NULL,
+    };
+}
+
 /* Config, plan and program of an otherwise empty session. */
 static enum octet_status make_plan(octet_session *s, struct octet_error *err)
 {
@@ -131,8 +143,8 @@ static enum octet_status make_plan(octet_session *s, struct octet_error *err)
         status = check_quantization(s, err);
     if (status == OCTET_OK)
         status = check_options(s, err);
-    struct octet_graph_options shape = {s->options.batch_size / s->microbatches,
-                                        s->options.sequence_length};
+    struct octet_graph_options shape = oct_session_shape(
+        s, s->options.batch_size / s->microbatches, s->options.sequence_length);
     if (status == OCTET_OK)
         status = octet_plan_create(s->context, s->config, s->rules, &shape, NULL, &s->plan, err);
     return status;
@@ -220,6 +232,7 @@ void octet_session_destroy(octet_session *session)
     oct_pages_unmap(session->spare_block, session->spare_bytes);
     if (session->extra_bytes)
         session->options.account->give(session->options.account->user, session->extra_bytes);
+    oct_residence_destroy(session->weights);
     oct_prepared_destroy(session->prepared);
     free(session->decoded);
     free_loads(session);

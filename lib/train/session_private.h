@@ -48,6 +48,7 @@ struct octet_session {
     void *spare_block; /* a run's, kept for the next */
     uint64_t spare_bytes, busy_bytes;
     uint64_t extra_bytes;   /* beyond the planned peak, taken from the account */
+    oct_residence *weights; /* INFER: prepared's copies on the backend; NULL: it has none */
     oct_prepared *prepared; /* INFER: NULL until the first pass after weights have changed */
     float *decoded;         /* INFER: the last held parameter that was read, in slices' order */
     size_t decoded_index;
@@ -72,6 +73,10 @@ void oct_session_drop_pending(octet_session *session);
 /* Of the parameters as they are held now, floats and codes. The caller has the lock, or nobody else
  * has the session. */
 uint64_t oct_session_parameter_bytes(const octet_session *s);
+
+/* Of a batch shape on this session's backend. */
+struct octet_graph_options oct_session_shape(const octet_session *s, int64_t batch_size,
+                                             int64_t sequence_length);
 
 /* INFER: codes for all weights that a rule quantizes, made of what the parameters hold; the floats
  * are freed. */

@@ -20,7 +20,8 @@ static bool fits(const struct oct_kept_program *kept, const struct oct_kept_prog
 static enum octet_status plan_of(octet_session *s, const struct oct_kept_program *wanted,
                                  octet_plan **out, struct octet_error *err)
 {
-    struct octet_graph_options shape = {wanted->batch_size, wanted->sequence_length};
+    struct octet_graph_options shape =
+        oct_session_shape(s, wanted->batch_size, wanted->sequence_length);
     const struct octet_plan_totals *planned = octet_plan_totals(s->plan);
 
     if (planned->batch_size == shape.batch_size &&

@@ -1,7 +1,7 @@
 /* Backend: an accelerator that takes quantized products.
  *
  * For: whoever places work: a daemon's sessions, a benchmark, a C program. The CPU needs none of
- * this: it is octet_workers. Not for: which op goes where (plan.h, by capabilities).
+ * this: it is octet_workers. Not for: which op goes where (plan.h, by capabilities.h).
  * Decision: drivers are opened at run time, so that one program serves machines with and without
  * them.
  *
@@ -12,23 +12,10 @@
 #ifndef OCTET_BACKEND_H
 #define OCTET_BACKEND_H
 
+#include "octet/capabilities.h"
 #include "octet/quant.h"
 
 typedef struct octet_backend octet_backend;
-
-/* What a backend takes, as data: what it does not take runs on the CPU, and the plan says so. */
-struct octet_capabilities {
-    const char *name;       /* "opencl" */
-    uint32_t code_dtypes;   /* bit 1 << dtype: of quantized operands */
-    uint32_t number_dtypes; /* F32, BF16: of arrays before quantization, and of results */
-    bool dot_general, einsum, grouped;
-    bool tiles;        /* tile_size */
-    bool zero_points;  /* asymmetric calibration */
-    bool fixed;        /* fixed,a,b calibration; absmax is a matter of course */
-    bool static_scale; /* act_static_scale */
-    bool sparsity, stochastic_rounding;
-    bool fast; /* accumulation FAST is a path of its own */
-};
 
 struct octet_backend_options {
     const char *device;          /* NULL, "": the first; else its number, "1" */

@@ -100,6 +100,8 @@ typedef struct octet_graph octet_graph;
 struct octet_graph_options {
     int64_t batch_size;      /* rows; 0: the config's per_device_batch_size, at least 1 */
     int64_t sequence_length; /* 0: the config's max_target_length */
+    /* For plans: of the backend that ops may run on beside the CPU; NULL: there is none. */
+    const struct octet_capabilities *capabilities;
 };
 
 /* Builds the model's training graph: forward pass, main and MTP losses.

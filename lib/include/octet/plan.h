@@ -33,6 +33,7 @@ struct octet_interception {
         weight_bytes; /* of all parameters read as an operand, each counted once, in weight_dtype */
     bool logged;      /* Qwix prints the line at its DEBUG level */
     bool looked_up;   /* MaxText or Qwix asks for a rule: logged ones, and gmm under fp8_full */
+    const char *backend; /* that runs it: "cpu", or the name of the capabilities */
 };
 
 struct octet_coverage {

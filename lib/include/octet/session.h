@@ -10,6 +10,7 @@
 #ifndef OCTET_SESSION_H
 #define OCTET_SESSION_H
 
+#include "octet/backend.h"
 #include "octet/batch.h"
 #include "octet/figures.h"
 #include "octet/parameters.h"
@@ -37,6 +38,9 @@ struct octet_session_options {
      * by side, gradients over several calls. NULL: nobody. Lives longer than the session. */
     const struct octet_session_account *account;
     int32_t threads; /* that its calls will have; 0: as workers of 1 */
+    /* Where products under rules run, as far as it takes them; NULL: all on the CPU. Outlives the
+     * session. Memory there is its own limit's business, not this one's. */
+    octet_backend *backend;
 };
 
 /* Bytes, each part by itself. peak: the sum, which is what the session will take in a training step

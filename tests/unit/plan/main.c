@@ -36,7 +36,7 @@ const octet_config *fixture_config(struct fixture *f, const char *model,
 
 octet_plan *fixture_plan(struct fixture *f, const octet_config *config, octet_rules *rules)
 {
-    struct octet_graph_options options = {1, 128};
+    struct octet_graph_options options = {.batch_size = 1, .sequence_length = 128};
     octet_plan *plan;
     enum octet_status status =
         octet_plan_create(f->context, config, rules, &options, NULL, &plan, &f->err);

@@ -18,7 +18,7 @@ static struct found check_rules(struct fixture *f, const char *model, const char
     octet_rules *rules = NULL;
 
     const octet_config *config = fixture_config(f, model, settings);
-    struct octet_graph_options size = {1, 128};
+    struct octet_graph_options size = {.batch_size = 1, .sequence_length = 128};
     octet_plan *plan = NULL;
     struct octet_error plan_error = {.status = OCTET_OK};
     struct found found;
@@ -297,7 +297,7 @@ START_TEST(sizes_that_make_no_model_name_their_key)
 
     fixture_begin(&f);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct octet_graph_options size = {1, 128};
+        struct octet_graph_options size = {.batch_size = 1, .sequence_length = 128};
         const octet_config *config =
             fixture_config(&f, cases[i].model, SETTINGS("quantization=fp8_full", cases[i].setting));
         octet_plan *plan;
@@ -313,7 +313,7 @@ END_TEST
 START_TEST(sums_that_do_not_fit_are_told)
 {
     struct fixture f;
-    struct octet_graph_options size = {1 << 24, 4096};
+    struct octet_graph_options size = {.batch_size = 1 << 24, .sequence_length = 4096};
     const struct octet_finding *items;
     size_t count;
 

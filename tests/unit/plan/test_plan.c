@@ -382,7 +382,7 @@ START_TEST(cancellation_and_limits_end_the_work)
 {
     struct fixture f;
     struct octet_cancel cancel = {.deadline_ns = 1};
-    struct octet_graph_options options = {1, 128}, bad = {-1, 0};
+    struct octet_graph_options options = {.batch_size = 1, .sequence_length = 128}, bad = {.batch_size = -1, .sequence_length = 0};
     octet_plan *plan;
 
     fixture_begin(&f);
@@ -422,7 +422,7 @@ END_TEST
 START_TEST(every_shortage_of_memory_is_an_error)
 {
     struct fixture f;
-    struct octet_graph_options options = {1, 128};
+    struct octet_graph_options options = {.batch_size = 1, .sequence_length = 128};
     bool made = false;
 
     fixture_begin(&f);
@@ -452,7 +452,7 @@ END_TEST
 START_TEST(unknown_layers_are_named)
 {
     struct fixture f;
-    struct octet_graph_options options = {1, 128};
+    struct octet_graph_options options = {.batch_size = 1, .sequence_length = 128};
     octet_plan *plan;
 
     fixture_begin(&f);

@@ -155,7 +155,7 @@ START_TEST(trace_is_the_plan)
     const struct octet_pair pairs[] = {{"quantization", "fp8_full"}, {"mtp_num_layers", "1"}};
     const struct octet_config_input input = {
         .name = "deepseek3-tiny", .overrides = pairs, .override_count = 2};
-    const struct octet_graph_options sizes = {2, 64};
+    const struct octet_graph_options sizes = {.batch_size = 2, .sequence_length = 64};
     const octet_config *config;
     octet_plan *plan;
 
