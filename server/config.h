@@ -31,14 +31,14 @@ struct config {
     char port_file[CONFIG_PATH_BYTES], data_dir[CONFIG_PATH_BYTES];
     int64_t insecure; /* bool */
     int64_t threads, lane_threads;
-    char kernels[CONFIG_TEXT_BYTES];
+    char kernels[CONFIG_TEXT_BYTES], backends[CONFIG_TEXT_BYTES];
     char log_level[CONFIG_TEXT_BYTES];
 
     struct {
         int64_t max_message_bytes, config_request_bytes, request_memory_bytes, memory_bytes;
         int64_t queue_length, control_calls, streams_per_connection, connections;
         int64_t metadata_bytes, unclaimed_bytes, receive_ms;
-        int64_t sessions, session_memory_bytes;
+        int64_t sessions, session_memory_bytes, device_memory_bytes;
     } limits;
     struct {
         int64_t lease_ms, lease_max_ms;

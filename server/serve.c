@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends.h"
 #include "call.h"
 #include "credentials.h"
 #include "drain.h"
@@ -106,9 +107,10 @@ struct facts {
     char kernels[32];
 };
 
-static void facts_init(struct facts *facts, const struct config *config)
+static void facts_init(struct facts *facts, const struct config *config,
+                       const struct backends *backends)
 {
-    static const char *const backends[] = {"cpu"}, *const accumulations[] = {"EXACT_ORDER"};
+    static const char *const accumulations[] = {"EXACT_ORDER"};
     size_t count = 0;
 
     while (count < sizeof facts->cpu_features / sizeof *facts->cpu_features &&
@@ -123,8 +125,8 @@ static void facts_init(struct facts *facts, const struct config *config)
         .session_memory_bytes = (uint64_t)config->limits.session_memory_bytes,
         .lanes = (int32_t)config->threads,
         .lane_threads = (int32_t)config->lane_threads,
-        .backends = backends,
-        .backend_count = 1,
+        .backends = backends->list,
+        .backend_count = backends->count,
         .cpu_features = facts->cpu_features,
         .cpu_feature_count = count,
         .kernels = facts->kernels,
@@ -318,17 +320,20 @@ enum octet_status serve(const struct config *config, const struct octet_method *
     struct loop loop;
     struct drain drain;
     struct facts facts = {.told = {.lanes = 0}};
+    struct backends backends = {.count = 0};
     octet_context *context = NULL;
     bool has_served = false;
 
     init(&loop, config);
     if (!loop.blocks)
         return octet_fail(err, OCTET_RESOURCE_EXHAUSTED, NULL, "out of memory");
-    facts_init(&facts, config);
     enum octet_status status = open_handles(&loop, &drain, err);
     if (status != OCTET_OK)
         goto done;
-    status = choose_kernels(&facts, config, err);
+    status = backends_open(&backends, config, err);
+    facts_init(&facts, config, &backends);
+    if (status == OCTET_OK)
+        status = choose_kernels(&facts, config, err);
     if (status == OCTET_OK)
         status = octet_context_create(NULL, &context, err);
     if (status == OCTET_OK)
@@ -356,6 +361,7 @@ enum octet_status serve(const struct config *config, const struct octet_method *
     }
     rpc_destroy(loop.rpc);
     sessions_free(&loop.sessions);
+    backends_close(&backends);
     services_free(&loop.services);
     tokens_free(loop.tokens);
     octet_context_destroy(context);

@@ -161,6 +161,10 @@ static const struct {
     {"names", COMMAND_SESSION, "get", "NAME"},
     {"names[", COMMAND_SESSION, "get", "NAME"},
     {"lease_seconds", COMMAND_SESSION, NULL, "option --lease"},
+    {"placement.backend", COMMAND_SESSION, NULL, "option --backend"},
+    {"placement.device", COMMAND_SESSION, NULL, "option --backend"},
+    {"placement.backend", COMMAND_TRAIN, NULL, "option --backend"},
+    {"placement.device", COMMAND_TRAIN, NULL, "option --backend"},
     {"session_id", COMMAND_SESSION, NULL, ""},
 };
 

@@ -18,7 +18,8 @@ static const char *chosen_kernels(void)
 
 struct octet_server_facts facts_local(void)
 {
-    static const char *const backends[] = {"cpu"}, *const accumulations[] = {"EXACT_ORDER"};
+    static const struct octet_server_backend backends[] = {{.name = "cpu", .device = "0"}};
+    static const char *const accumulations[] = {"EXACT_ORDER"};
 
     return (struct octet_server_facts){
         .backends = backends,

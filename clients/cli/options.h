@@ -99,6 +99,7 @@ struct arguments {
     struct text_list shapes; /* of bench */
     int64_t experts, top;
     bool cold;
+    const char *backend, *accumulation;
     int64_t steps, eval_every, eval_batches, save_every, log_every, lease, runs;
     int64_t first_step;         /* 0: all */
     int64_t seed, document_end; /* -1: not given */

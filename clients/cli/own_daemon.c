@@ -126,15 +126,26 @@ static enum octet_status make_folders(octet_arena *arena, const char *data_dir,
 }
 
 static enum octet_status launch(octet_arena *arena, const char *program, const char *data_dir,
-                                int64_t threads, struct own_daemon *out, struct octet_error *err)
+                                int64_t threads, const char *backend, struct own_daemon *out,
+                                struct octet_error *err)
 {
     char *port = octet_arena_format(arena, "%s/port", out->folder);
     char *log = octet_arena_format(arena, "%s/log", out->folder);
     char *count = octet_arena_format(arena, "%lld", (long long)threads);
-    const char *arguments[] = {
-        program,      "--listen", "127.0.0.1:0", "--port-file", port,
-        "--data-dir", data_dir,   "--log-level", "error",       threads ? "--threads" : NULL,
-        count,        NULL};
+    const char *arguments[] = {program,
+                               "--listen",
+                               "127.0.0.1:0",
+                               "--port-file",
+                               port,
+                               "--data-dir",
+                               data_dir,
+                               "--log-level",
+                               "error",
+                               "--threads",
+                               count,
+                               "--backends",
+                               backend ? backend : "cpu",
+                               NULL};
     pid_t parent = getpid();
 
     if (!port || !log || !count)
@@ -151,8 +162,8 @@ static enum octet_status launch(octet_arena *arena, const char *program, const c
 }
 
 enum octet_status own_daemon_start(octet_arena *arena, const char *data_dir, int64_t threads,
-                                   const struct octet_cancel *cancel, struct own_daemon *out,
-                                   struct octet_error *err)
+                                   const char *backend, const struct octet_cancel *cancel,
+                                   struct own_daemon *out, struct octet_error *err)
 {
     const char *program = find_program(arena);
 
@@ -163,7 +174,7 @@ enum octet_status own_daemon_start(octet_arena *arena, const char *data_dir, int
                           "--server HOST:PORT");
     enum octet_status status = make_folders(arena, data_dir, out, err);
     if (status == OCTET_OK)
-        status = launch(arena, program, data_dir, threads, out, err);
+        status = launch(arena, program, data_dir, threads, backend, out, err);
     return status == OCTET_OK ? wait_for_port(arena, cancel, out, err) : status;
 }
 

@@ -17,9 +17,11 @@ struct own_daemon {
 };
 
 /* data_dir: where its checkpoints go; made when it is not there. threads: 0: octetd's choice.
- * Errors: UNAVAILABLE with the first line of its log. */
+ * backend: as octetd's --backends has it; NULL: the CPU. Errors: UNAVAILABLE with the first line of
+ * its log. */
 enum octet_status own_daemon_start(octet_arena *arena, const char *data_dir, int64_t threads,
-                                   const struct octet_cancel *cancel, struct own_daemon *out,
+                                   const char *backend, const struct octet_cancel *cancel,
+                                   struct own_daemon *out,
                                    struct octet_error *err) OCTET_MUST_CHECK;
 void own_daemon_stop(struct own_daemon *daemon);
 

@@ -43,6 +43,42 @@ static bool set_start(struct session *session, const char *from,
     return true;
 }
 
+/* "cuda:1" is device 1 of cuda. */
+static enum octet_status set_placement(struct session *session,
+                                       Octet__V1__CreateSessionRequest *request,
+                                       struct octet_error *err)
+{
+    const char *text = session->arguments->backend;
+
+    if (!text)
+        return OCTET_OK;
+    request->placement = oct_wire_new(session->arena, &octet__v1__placement__descriptor);
+    char *name = octet_arena_copy(session->arena, text, strlen(text));
+    if (!request->placement || !name)
+        return octet_arena_exhausted(session->arena, err);
+    char *colon = strchr(name, ':');
+    if (colon) {
+        *colon = '\0';
+        request->placement->device = colon + 1;
+    }
+    request->placement->backend = name;
+    return OCTET_OK;
+}
+
+static enum octet_status set_accumulation(struct session *session,
+                                          Octet__V1__CreateSessionRequest *request,
+                                          struct octet_error *err)
+{
+    const char *text = session->arguments->accumulation;
+
+    if (text && strcmp(text, "fast") == 0)
+        request->accumulation = OCTET__V1__ACCUMULATION__ACCUMULATION_FAST;
+    else if (text && strcmp(text, "exact") != 0)
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
+                          "option --accumulation '%.100s'; exact or fast was expected", text);
+    return OCTET_OK;
+}
+
 enum octet_status sessions_create(struct session *session, const char *from,
                                   Octet__V1__Session **out, struct octet_error *err)
 {
@@ -55,6 +91,10 @@ enum octet_status sessions_create(struct session *session, const char *from,
         status = request_model(session, false, &request.model, err);
     if (status == OCTET_OK)
         status = request_rules(session, &request.n_rules, &request.rules, err);
+    if (status == OCTET_OK)
+        status = set_placement(session, &request, err);
+    if (status == OCTET_OK)
+        status = set_accumulation(session, &request, err);
     if (status != OCTET_OK)
         return status;
     if (a->infer || (a->mode && strcmp(a->mode, "infer") == 0))

@@ -632,7 +632,7 @@ static enum octet_status prepare(struct training *run, struct own_daemon *daemon
     if (!session_server(session)) {
         run->folder = run->arguments.data_dir ? run->arguments.data_dir : "octet-data";
         status = own_daemon_start(session->arena, run->folder, run->arguments.threads,
-                                  session->cancel, daemon, err);
+                                  run->arguments.backend, session->cancel, daemon, err);
         run->arguments.server = daemon->address;
         run->arguments.local = false;
         run->place = octet_arena_format(session->arena, "in folder %s", run->folder);

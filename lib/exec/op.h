@@ -63,8 +63,8 @@ struct oct_op_call {
     octet_arena *scratch; /* dies with the call */
     const struct octet_quantized *prepared; /* the second operand, quantized beforehand; or NULL */
     const struct oct_op_keys *keys; /* NULL: the CPU runs it; nothing is saved in the block then */
-    struct oct_figures *figures;            /* with numerics; or NULL */
-    struct oct_report *report;              /* of losses; NULL: not asked for */
+    struct oct_figures *figures;    /* with numerics; or NULL */
+    struct oct_report *report;      /* of losses; NULL: not asked for */
 };
 
 /* What a loss op tells beside its sum; arrays [B,S], data NULL: not asked for. */

@@ -43,8 +43,7 @@ static void fill_keys(struct oct_execute *x, const struct oct_step *step, struct
     if (!step->is_placed)
         return;
     for (int i = 0; i < step->input_count; i++)
-        x->keys.in[i] =
-            (uint64_t)x->program->slots[step->in[i]].owner << KINDS_SHIFT | NUMBERS;
+        x->keys.in[i] = (uint64_t)x->program->slots[step->in[i]].owner << KINDS_SHIFT | NUMBERS;
     if (step->prepared)
         x->keys.in[1] = OCT_RESIDENCE_SHARED | step->prepared;
     bool is_kept = step->is_kept || step->kind == OCT_STEP_VJP;

@@ -12,7 +12,7 @@ struct oct_execute {
     struct octet_array inputs[OCT_INPUT_COUNT];
     unsigned char *block;
     octet_arena *scratch;
-    struct oct_op_keys keys; /* of the step under way */
+    struct oct_op_keys keys;     /* of the step under way */
     struct oct_report *reports;  /* [loss_count], of the cross entropies */
     struct oct_figures figures;  /* of the step under way */
     struct octet_op_time *times; /* [OCT_OP_COUNT + 1], the last of attention */

@@ -143,8 +143,8 @@ static enum octet_status make_plan(octet_session *s, struct octet_error *err)
         status = check_quantization(s, err);
     if (status == OCTET_OK)
         status = check_options(s, err);
-    struct octet_graph_options shape = oct_session_shape(
-        s, s->options.batch_size / s->microbatches, s->options.sequence_length);
+    struct octet_graph_options shape =
+        oct_session_shape(s, s->options.batch_size / s->microbatches, s->options.sequence_length);
     if (status == OCTET_OK)
         status = octet_plan_create(s->context, s->config, s->rules, &shape, NULL, &s->plan, err);
     return status;

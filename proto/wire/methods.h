@@ -13,13 +13,19 @@
 
 #include "octet/octet.h"
 
+/* Where sessions may be placed. */
+struct octet_server_backend {
+    const char *name, *device; /* "cpu" and "0", "cuda" and "1" */
+    octet_backend *opened;     /* NULL: the CPU */
+};
+
 /* What GetServerInfo tells of the process that answers; all borrowed. */
 struct octet_server_facts {
     uint64_t message_bytes_max, request_memory_bytes, queue_length, config_request_bytes;
     uint64_t sessions, session_memory_bytes;
     int32_t lanes;
-    int32_t lane_threads; /* the most that a call's workers have; 0: 1 */
-    const char *const *backends;
+    int32_t lane_threads;                        /* the most that a call's workers have; 0: 1 */
+    const struct octet_server_backend *backends; /* the first is the default */
     size_t backend_count;
     const char *const *cpu_features;
     size_t cpu_feature_count;

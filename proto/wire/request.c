@@ -112,8 +112,8 @@ enum octet_status oct_wire_sizes(int64_t batch_size, int64_t sequence_length,
             return octet_fail(err, OCTET_INVALID_ARGUMENT, sizes[i].name,
                               "%lld is negative; 0 stands for the config's",
                               (long long)sizes[i].value);
-    *out = (struct octet_graph_options){.batch_size = batch_size,
-                                          .sequence_length = sequence_length};
+    *out =
+        (struct octet_graph_options){.batch_size = batch_size, .sequence_length = sequence_length};
     return OCTET_OK;
 }
 

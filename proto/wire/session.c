@@ -1,6 +1,7 @@
 /* The methods that make sessions, tell of them and end them. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,22 +87,59 @@ struct creation {
     octet_held *held;
 };
 
-static enum octet_status check_placement(const Octet__V1__Placement *placement,
+/* The names that a client may give. */
+static void list_backends(const struct octet_server_facts *facts, char *text, size_t size)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < facts->backend_count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s:%s", i ? ", " : "",
+                                 facts->backends[i].name, facts->backends[i].device);
+}
+
+/* *out NULL: the CPU. */
+static enum octet_status find_backend(const struct octet_server_facts *facts,
+                                      const Octet__V1__Placement *placement, octet_backend **out,
+                                      struct octet_error *err)
+{
+    const char *name = placement ? placement->backend : "";
+    const char *device = placement ? placement->device : "";
+    bool has_name = false;
+    char text[256] = "cpu:0";
+
+    *out = NULL;
+    for (size_t i = 0; i < facts->backend_count; i++) {
+        const struct octet_server_backend *b = &facts->backends[i];
+        if (name[0] && strcmp(b->name, name) != 0)
+            continue;
+        has_name = true;
+        if (device[0] && strcmp(b->device, device) != 0)
+            continue;
+        *out = b->opened;
+        return OCTET_OK;
+    }
+    bool is_cpu = (!name[0] || strcmp(name, "cpu") == 0) && (!device[0] || device[0] == '0');
+    if (!facts->backend_count && is_cpu)
+        return OCTET_OK;
+    list_backends(facts, text, sizeof text);
+    if (!has_name && name[0])
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, "placement.backend",
+                          "'%.100s' is no backend of this server; it has %s", name, text);
+    return octet_fail(err, OCTET_INVALID_ARGUMENT, "placement.device",
+                      "'%.100s' is no device of this server; it has %s", device, text);
+}
+
+static enum octet_status check_placement(const struct octet_server_facts *facts,
+                                         const Octet__V1__Placement *placement,
                                          struct octet_error *err)
 {
-    if (!placement)
-        return OCTET_OK;
-    if (placement->backend[0] && strcmp(placement->backend, "cpu") != 0)
-        return octet_fail(err, OCTET_INVALID_ARGUMENT, "placement.backend",
-                          "'%.100s' is no backend of this server; it has cpu", placement->backend);
-    if (placement->device[0] && strcmp(placement->device, "0") != 0)
-        return octet_fail(err, OCTET_INVALID_ARGUMENT, "placement.device",
-                          "'%.100s' is no device of backend cpu; it has 0", placement->device);
-    if (placement->memory_limit_bytes < 0)
+    octet_backend *backend;
+
+    if (placement && placement->memory_limit_bytes < 0)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "placement.memory_limit_bytes",
                           "%" PRId64 " is negative; 0 stands for no limit of its own",
                           placement->memory_limit_bytes);
-    return OCTET_OK;
+    return find_backend(facts, placement, &backend, err);
 }
 
 static enum octet_status check_request(const struct octet_call *call,
@@ -114,7 +152,7 @@ static enum octet_status check_request(const struct octet_call *call,
     if (status == OCTET_OK)
         status = oct_wire_sizes(in->batch_size, in->sequence_length, &sizes, err);
     if (status == OCTET_OK)
-        status = check_placement(in->placement, err);
+        status = check_placement(call->facts, in->placement, err);
     if (status != OCTET_OK)
         return status;
     if (in->adapter)
@@ -161,6 +199,9 @@ static enum octet_status read_request(struct creation *c, struct octet_error *er
         .account = c->call->host->account.take ? &c->call->host->account : NULL,
     };
     set_limit(c);
+    status = find_backend(c->call->facts, in->placement, &c->options.backend, err);
+    if (status != OCTET_OK)
+        return status;
     if (!c->has_model && in->n_rules)
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "rules",
                           "a session from a checkpoint's own model takes its rules too; give the "

@@ -38,8 +38,7 @@ static bool put_interception(octet_arena *arena, const struct octet_interception
     to->count = from->count;
     to->logged = from->logged;
     to->looked_up = from->looked_up;
-    /* The one backend there is, and the default order of additions, which every backend keeps. */
-    to->backend = (char *)"cpu";
+    to->backend = (char *)from->backend; /* the library's own, never freed */
     to->accumulation = (char *)"EXACT_ORDER";
     return oct_wire_put_shape(arena, &from->lhs, &to->n_lhs_shape, &to->lhs_shape, &to->n_lhs_axes,
                               &to->lhs_axes) &&

@@ -382,7 +382,8 @@ START_TEST(cancellation_and_limits_end_the_work)
 {
     struct fixture f;
     struct octet_cancel cancel = {.deadline_ns = 1};
-    struct octet_graph_options options = {.batch_size = 1, .sequence_length = 128}, bad = {.batch_size = -1, .sequence_length = 0};
+    struct octet_graph_options options = {.batch_size = 1, .sequence_length = 128},
+                               bad = {.batch_size = -1, .sequence_length = 0};
     octet_plan *plan;
 
     fixture_begin(&f);

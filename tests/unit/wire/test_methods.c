@@ -15,8 +15,9 @@ static octet_arena *arena;
 static octet_context *context;
 static struct octet_error err;
 static struct octet_cancel cancel;
-static const char *const backends[] = {"cpu", "other"}, *const features[] = {"avx2"},
-                         *const accumulations[] = {"EXACT_ORDER"};
+static const struct octet_server_backend backends[] = {{.name = "cpu", .device = "0"},
+                                                       {.name = "other", .device = "1"}};
+static const char *const features[] = {"avx2"}, *const accumulations[] = {"EXACT_ORDER"};
 static const struct octet_server_facts facts = {
     .message_bytes_max = 1u << 30,
     .request_memory_bytes = 3000000000u,
@@ -119,7 +120,8 @@ START_TEST(info_tells_the_facts)
     ck_assert_str_eq(info->version, octet_version());
     ck_assert_str_eq(info->git_commit, octet_git_commit());
     ck_assert_uint_eq(info->n_backends, 2);
-    ck_assert_str_eq(info->backends[1], "other");
+    ck_assert_str_eq(info->backends[0], "cpu");
+    ck_assert_str_eq(info->backends[1], "other:1");
     ck_assert_str_eq(info->cpu_features[0], "avx2");
     ck_assert_str_eq(info->kernels, "avx2");
     ck_assert_str_eq(info->accumulations[0], "EXACT_ORDER");
