@@ -23,5 +23,6 @@ octet_plan *fixture_plan(struct fixture *f, const octet_config *config, octet_ru
 
 TCase *plan_tests(void);
 TCase *check_tests(void);
+TCase *placement_tests(void);
 
 #endif

@@ -51,6 +51,7 @@ int main(void)
 
     suite_add_tcase(suite, plan_tests());
     suite_add_tcase(suite, check_tests());
+    suite_add_tcase(suite, placement_tests());
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
