@@ -44,6 +44,7 @@ TCase *checkpoint_tests(void);
 TCase *initialise_tests(void);
 TCase *optimizer_tests(void);
 TCase *parameters_tests(void);
+TCase *placed_tests(void);
 TCase *session_tests(void);
 
 #endif

@@ -79,6 +79,7 @@ int main(void)
     suite_add_tcase(suite, optimizer_tests());
     suite_add_tcase(suite, session_tests());
     suite_add_tcase(suite, checkpoint_tests());
+    suite_add_tcase(suite, placed_tests());
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
