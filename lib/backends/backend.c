@@ -43,7 +43,7 @@ static void fill_capabilities(struct octet_capabilities *c)
                      1u << OCTET_DTYPE_F4_E2M1FN | 1u << OCTET_DTYPE_S8 | 1u << OCTET_DTYPE_S4;
     c->number_dtypes = 1u << OCTET_DTYPE_F32 | 1u << OCTET_DTYPE_BF16;
     c->dot_general = c->einsum = c->grouped = true;
-    c->tiles = c->fixed = true;
+    c->mixed = c->tiles = c->fixed = true;
     c->zero_points = c->static_scale = c->sparsity = c->stochastic_rounding = false;
 }
 
