@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "thread_name.h"
+
 /* Regular expressions and YAML of a request are bounded, but may use some stack. */
 enum { STACK_BYTES = 8 << 20 };
 
@@ -44,19 +46,20 @@ static void run(struct lane *lane, struct job *job)
     struct crews *crews = lane->lanes->crews;
     bool is_large = job->method->is_step ||
                     (job->method->takes_tensors && job->body_bytes >= CREW_REQUEST_BYTES);
-    octet_workers *crew = crews && is_large ? crews_take(crews) : NULL;
+    octet_workers *crew = crews ? crews_begin(crews, is_large) : NULL;
 
     job->workers = crew ? crew : lane->own;
     job_run(job);
     job->workers = NULL;
-    if (crew)
-        crews_give(crews, crew);
+    if (crews)
+        crews_end(crews, crew);
 }
 
 static void lane_main(void *argument)
 {
     struct lane *lane = argument;
 
+    thread_name(lane->own ? "octet-lane" : "octet-control");
     for (struct job *job; (job = take(lane->lanes)) != NULL;) {
         job->started_ns = octet_now_ns();
         run(lane, job);

@@ -8,6 +8,7 @@
 #include <grpc/grpc_security.h>
 
 #include "credentials.h"
+#include "thread_name.h"
 
 /* gRPC is not instrumented: TSan must be told that a tag given to it happens before the same tag
  * comes back from the queue. */
@@ -41,6 +42,7 @@ static void queue_main(void *argument)
 {
     struct rpc *rpc = argument;
 
+    thread_name("octet-queue");
     for (;;) {
         grpc_event e =
             grpc_completion_queue_next(rpc->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);

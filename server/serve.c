@@ -216,7 +216,7 @@ static enum octet_status start_schedulers(struct loop *loop, struct octet_error 
     };
     enum octet_status status =
         crews_start(&loop->crews, config->kernels, (int32_t)uv_available_parallelism(),
-                    (int32_t)config->lane_threads, err);
+                    (int32_t)config->lane_threads, (int32_t)config->threads, err);
 
     if (status == OCTET_OK)
         status = scheduler_start(&loop->schedulers[POOL_COMPUTE], &compute, err);

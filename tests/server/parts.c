@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "credentials.h"
+#include "crews.h"
 #include "guard.h"
 #include "log.h"
 #include "services/reflection.h"
@@ -28,6 +29,34 @@ START_TEST(peers_are_told_apart)
     ck_assert(!peer_key_equal(&a, &v6));
     ck_assert(peer_key_equal(&v6, &bare));
     ck_assert(peer_key_equal(&unix_socket, &none));
+}
+END_TEST
+
+/* Threads that compute: never more than lanes, or one crew, when a crew is lent. */
+START_TEST(a_crew_is_lent_where_lanes_leave_room)
+{
+    struct crews crews;
+    struct octet_error err;
+
+    ck_assert_int_eq(crews_start(&crews, "", 4, 2, 3, &err), OCTET_OK); /* two crews, three lanes */
+    ck_assert_uint_eq(crews.idle_count, 2);
+    octet_workers *first = crews_begin(&crews, true);
+    ck_assert_ptr_nonnull(first);
+    ck_assert_int_eq(octet_workers_threads(first), 2);
+    ck_assert_ptr_null(crews_begin(&crews, true)); /* 2 + 2 are more than 3 */
+    ck_assert_ptr_null(crews_begin(&crews, false));
+    ck_assert_int_eq(crews.busy, 4); /* it began before the others did */
+    crews_end(&crews, first);
+    ck_assert_ptr_null(crews_begin(&crews, true)); /* two lanes are busy */
+    crews_end(&crews, NULL);
+    crews_end(&crews, NULL);
+    octet_workers *second = crews_begin(&crews, true); /* 1 + 2 */
+    ck_assert_ptr_nonnull(second);
+    ck_assert_int_eq(crews.busy, 3);
+    crews_end(&crews, second);
+    crews_end(&crews, NULL);
+    ck_assert_int_eq(crews.busy, 0);
+    crews_stop(&crews);
 }
 END_TEST
 
@@ -154,6 +183,7 @@ TCase *parts_tests(void)
     TCase *tests = tcase_create("parts");
 
     tcase_add_test(tests, peers_are_told_apart);
+    tcase_add_test(tests, a_crew_is_lent_where_lanes_leave_room);
     tcase_add_test(tests, tokens_are_accepted_whole);
     tcase_add_test(tests, bad_token_files_are_refused);
     tcase_add_test(tests, a_stuck_reader_of_the_log_costs_lines_only);

@@ -3,10 +3,12 @@
  * one, results that depend on kernels, threads, neighbours or load. */
 #include "suite.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "octet/octet.h"
 #include "octet/v1/octet.pb-c.h"
@@ -124,6 +126,68 @@ static void digest_of(struct client *client, const struct dot *dot, char digest[
     reply_free(&reply);
     free(bytes.data);
 }
+
+/* ---- Threads ---- */
+
+/* How many threads of the daemon have this name, and how many of all do something. */
+static int threads_named(const struct daemon *d, const char *name, int *all)
+{
+    char path[64], text[32];
+    int count = 0;
+    DIR *directory;
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)d->pid);
+    ck_assert_ptr_nonnull(directory = opendir(path));
+    *all = 0;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/comm", (int)d->pid, entry->d_name);
+        FILE *file = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
+        if (!file)
+            continue;
+        if (fgets(text, sizeof text, file)) {
+            text[strcspn(text, "\n")] = 0;
+            count += strcmp(text, name) == 0;
+            ++*all;
+        }
+        fclose(file);
+    }
+    closedir(directory);
+    return count;
+}
+
+/* 32 large products at once: the threads that compute are those that the settings name, made at the
+ * start. A pool a call, or a BLAS with threads of its own, would show here. */
+START_TEST(a_crowd_of_products_starts_no_threads)
+{
+    enum { CALLS = 32, LANES = 3, CREW = 2, OTHERS_MAX = 8 };
+    const struct dot dot = {.m = 128, .k = 1024, .n = 512, .backward = true};
+    const char *const more[] = {"--threads", "3", "--lane-threads", "2", NULL};
+    struct bytes bytes = dot_request(&dot);
+    struct pending *pending[CALLS];
+    struct daemon d;
+    int all, before;
+
+    start_daemon(&d, octetd_path, more);
+    struct client *client = connect_now(&d);
+    int crew = threads_named(&d, "octet-crew", &before);
+    ck_assert_int_lt(crew, sysconf(_SC_NPROCESSORS_ONLN)); /* the lane is part of its crew */
+    for (int i = 0; i < CALLS; i++)
+        pending[i] = client_start(client, DOT, bytes.data, bytes.length, 120000, NULL);
+    for (int i = 0; i < CALLS; i++) {
+        struct reply reply;
+        client_wait(pending[i], &reply);
+        ck_assert_msg(reply.status == 0, "status %d: %s", reply.status, reply.text);
+        reply_free(&reply);
+        ck_assert_int_eq(threads_named(&d, "octet-lane", &all), LANES);
+        ck_assert_int_eq(threads_named(&d, "octet-crew", &all), crew);
+        /* gRPC and libuv start a few as they need them; none of these computes. */
+        ck_assert_msg(all <= before + OTHERS_MAX, "%d threads, %d before", all, before);
+    }
+    client_close(client);
+    stop_daemon(&d);
+    free(bytes.data);
+}
+END_TEST
 
 /* ---- Size ---- */
 
@@ -556,6 +620,7 @@ TCase *tensors_tests(void)
     TCase *tests = tcase_create("tensors");
 
     tcase_set_timeout(tests, 240);
+    tcase_add_test(tests, a_crowd_of_products_starts_no_threads);
     tcase_add_test(tests, sixty_four_mib_each_way);
     tcase_add_test(tests, a_message_over_the_limit_is_refused);
     tcase_add_test(tests, a_job_that_outgrows_its_first_budget_runs_again);
