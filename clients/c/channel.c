@@ -131,33 +131,40 @@ static enum octet_status check_options(const struct octet_client_options *option
     return OCTET_OK;
 }
 
-static grpc_channel *create_channel(const struct octet_client_options *options,
-                                    grpc_channel_credentials *credentials, uint64_t reply_max)
+static grpc_channel *create_channel(const octet_client *client)
 {
     char receive[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, send[] = GRPC_ARG_MAX_SEND_MESSAGE_LENGTH;
     char retries[] = GRPC_ARG_ENABLE_RETRIES, proxy[] = GRPC_ARG_ENABLE_HTTP_PROXY;
     char frame[] = GRPC_ARG_HTTP2_MAX_FRAME_SIZE, chunk[] = GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE;
     char encodings[] = GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET;
+    char own[] = GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL;
     grpc_arg list[] = {
-        {.type = GRPC_ARG_INTEGER, .key = receive, .value.integer = (int)reply_max},
+        {.type = GRPC_ARG_INTEGER, .key = receive, .value.integer = (int)client->reply_bytes_max},
         {.type = GRPC_ARG_INTEGER, .key = send, .value.integer = -1},
         {.type = GRPC_ARG_INTEGER, .key = retries, .value.integer = 0},
         {.type = GRPC_ARG_INTEGER, .key = encodings, .value.integer = 1},
         /* As the server's: fewer, larger frames. */
         {.type = GRPC_ARG_INTEGER, .key = frame, .value.integer = 4 << 20},
         {.type = GRPC_ARG_INTEGER, .key = chunk, .value.integer = 1 << 20},
-        {.type = GRPC_ARG_INTEGER, .key = proxy, .value.integer = !is_local(options->target)},
+        {.type = GRPC_ARG_INTEGER, .key = proxy, .value.integer = !is_local(client->target)},
+        /* Else two clients of one server share a connection, which the one may end. */
+        {.type = GRPC_ARG_INTEGER, .key = own, .value.integer = 1},
     };
     grpc_channel_args args = {sizeof list / sizeof *list, list};
 
-    return grpc_channel_create(options->target, credentials, &args);
+    return grpc_channel_create(client->target, client->credentials, &args);
+}
+
+void oct_client_reconnect(octet_client *client)
+{
+    grpc_channel_destroy(client->channel);
+    client->channel = create_channel(client);
 }
 
 enum octet_status octet_client_connect(const struct octet_client_options *options,
                                        octet_client **out, struct octet_error *err)
 {
     bool tls = is_set(options->tls_ca) || is_set(options->tls_cert) || is_set(options->tls_key);
-    grpc_channel_credentials *credentials = NULL;
     enum octet_status status = check_options(options, tls, err);
 
     if (status != OCTET_OK)
@@ -177,16 +184,14 @@ enum octet_status octet_client_connect(const struct octet_client_options *option
         goto done;
     }
     if (tls)
-        status = tls_credentials(options, &credentials, err);
+        status = tls_credentials(options, &client->credentials, err);
     else
-        credentials = grpc_insecure_credentials_create();
+        client->credentials = grpc_insecure_credentials_create();
     if (status != OCTET_OK)
         goto done;
     client->queue = grpc_completion_queue_create_for_pluck(NULL);
-    client->channel = create_channel(options, credentials, client->reply_bytes_max);
+    client->channel = create_channel(client);
 done:
-    if (credentials)
-        grpc_channel_credentials_release(credentials);
     if (status == OCTET_OK)
         *out = client;
     else
@@ -205,6 +210,8 @@ void octet_client_destroy(octet_client *client)
             client->queue); /* no call is under way: it is empty at once */
         grpc_completion_queue_destroy(client->queue);
     }
+    if (client->credentials)
+        grpc_channel_credentials_release(client->credentials);
     if (client->authorization)
         explicit_bzero(client->authorization, strlen(client->authorization));
     free(client->authorization);

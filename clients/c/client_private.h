@@ -9,7 +9,8 @@
 
 struct octet_client {
     grpc_channel *channel;
-    grpc_completion_queue *queue; /* one call at a time plucks from it */
+    grpc_channel_credentials *credentials; /* of the channel */
+    grpc_completion_queue *queue;          /* one call at a time plucks from it */
     char *authorization;          /* "Bearer TOKEN" or NULL */
     char *target;                 /* for messages */
     uint64_t reply_bytes_max;
@@ -46,9 +47,13 @@ void oct_client_read_metadata(const struct exchange *x, struct octet_client_repl
 enum octet_status oct_client_take(grpc_byte_buffer *received, struct octet_client_reply *reply,
                                   struct octet_error *err) OCTET_MUST_CHECK;
 
+/* A new connection in the place of the old one, which ends with all that is on its way. */
+void oct_client_reconnect(octet_client *client);
+
 /* The call itself, without a look at the request's size. */
-enum octet_status oct_client_exchange(octet_client *client, const char *method, const void *request,
-                                      size_t request_size, const struct octet_cancel *cancel,
+enum octet_status oct_client_exchange(octet_client *client, const char *method,
+                                      const struct octet_client_piece *pieces, size_t count,
+                                      const struct octet_cancel *cancel,
                                       struct octet_client_reply *reply,
                                       struct octet_error *err) OCTET_MUST_CHECK;
 

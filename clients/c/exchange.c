@@ -4,6 +4,7 @@
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,11 +223,74 @@ void oct_client_read_metadata(const struct exchange *x, struct octet_client_repl
         reply->retry_after_ms = strtoll(retry, NULL, 10);
 }
 
-enum octet_status oct_client_exchange(octet_client *client, const char *method, const void *request,
-                                      size_t request_size, const struct octet_cancel *cancel,
+/* ---- Requests in pieces ---- */
+
+/* Memory of the caller's that gRPC holds. */
+struct lent {
+    _Atomic size_t pieces;
+    size_t bytes; /* of the whole request */
+};
+
+static void on_piece_end(void *user)
+{
+    struct lent *lent = user;
+
+    /* Release: gRPC has read the bytes before the caller may write to them. */
+    atomic_fetch_sub_explicit(&lent->pieces, 1, memory_order_release);
+}
+
+/* Small pieces are copied, large ones stay where they lie. */
+static grpc_byte_buffer *lend(const struct octet_client_piece *pieces, size_t count,
+                              struct lent *lent)
+{
+    enum { LARGE_BYTES = 256 << 10 };
+    grpc_byte_buffer *buffer = grpc_raw_byte_buffer_create(NULL, 0);
+
+    *lent = (struct lent){.bytes = 0};
+    for (size_t i = 0; i < count; i++) {
+        const struct octet_client_piece *p = &pieces[i];
+        lent->bytes += p->size;
+        if (p->size >= LARGE_BYTES) {
+            atomic_fetch_add_explicit(&lent->pieces, 1, memory_order_relaxed);
+            grpc_slice_buffer_add(&buffer->data.raw.slice_buffer,
+                                  grpc_slice_new_with_user_data((void *)(uintptr_t)p->bytes, p->size,
+                                                                on_piece_end, lent));
+        } else if (p->size > 0) {
+            grpc_slice_buffer_add(&buffer->data.raw.slice_buffer,
+                                  grpc_slice_from_copied_buffer(p->bytes, p->size));
+        }
+    }
+    return buffer;
+}
+
+/* Returns when gRPC holds none of the caller's memory any more. After a whole call it is so at
+ * once, or in a moment; a peer that stopped reading in the middle loses its connection. */
+static void take_back(octet_client *client, struct lent *lent)
+{
+    enum { WAIT_MS = 200 };
+    uint64_t until_ns = octet_now_ns() + WAIT_MS * UINT64_C(1000000);
+    bool has_reconnected = false;
+
+    while (atomic_load_explicit(&lent->pieces, memory_order_acquire) > 0) {
+        /* Nothing carries this tag: gRPC's reading and writing is done by who waits. */
+        grpc_completion_queue_pluck(
+            client->queue, lent,
+            gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(1, GPR_TIMESPAN)),
+            NULL);
+        if (!has_reconnected && octet_now_ns() > until_ns) {
+            has_reconnected = true;
+            oct_client_reconnect(client);
+        }
+    }
+}
+
+enum octet_status oct_client_exchange(octet_client *client, const char *method,
+                                      const struct octet_client_piece *pieces, size_t count,
+                                      const struct octet_cancel *cancel,
                                       struct octet_client_reply *reply, struct octet_error *err)
 {
     struct exchange x;
+    struct lent lent;
     enum octet_status status;
 
     *reply = (struct octet_client_reply){.retry_after_ms = -1};
@@ -235,15 +299,16 @@ enum octet_status oct_client_exchange(octet_client *client, const char *method, 
     if (status != OCTET_OK)
         return status;
     oct_client_start(client, method, cancel, &x);
-    x.sent = oct_client_buffer(request, request_size);
+    x.sent = lend(pieces, count, &lent);
     if (!run_batch(client, &x, cancel)) {
         status = octet_fail(err, OCTET_INTERNAL, NULL, "gRPC refused to start the call");
     } else {
         oct_client_read_metadata(&x, reply);
         status = x.status == GRPC_STATUS_OK ? oct_client_take(x.received, reply, err)
-                                            : oct_client_report(client, &x, request_size, err);
+                                            : oct_client_report(client, &x, lent.bytes, err);
     }
     oct_client_end(&x);
+    take_back(client, &lent);
     return status;
 }
 

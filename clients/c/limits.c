@@ -18,7 +18,7 @@ enum octet_status oct_client_check_size(octet_client *client, size_t request_siz
         return OCTET_OK;
     if (!client->request_bytes_max) {
         enum octet_status status =
-            oct_client_exchange(client, "GetServerInfo", "", 0, cancel, &reply, err);
+            oct_client_exchange(client, "GetServerInfo", NULL, 0, cancel, &reply, err);
         if (status != OCTET_OK)
             return status;
         Octet__V1__GetServerInfoResponse *info =

@@ -72,6 +72,20 @@ OCTET_API enum octet_status octet_client_call(octet_client *client, const char *
                                               struct octet_client_reply *reply,
                                               struct octet_error *err) OCTET_MUST_CHECK;
 
+/* The same with a request in pieces, one after the other. A large piece is sent from where it lies,
+ * without a copy: for a message's head and the buffers behind it. What a peer has not taken when
+ * the call ends early may cost the connection; the next call makes a new one. */
+struct octet_client_piece {
+    const void *bytes;
+    size_t size;
+};
+OCTET_API enum octet_status octet_client_call_pieces(octet_client *client, const char *method,
+                                                     const struct octet_client_piece *pieces,
+                                                     size_t count,
+                                                     const struct octet_cancel *cancel,
+                                                     struct octet_client_reply *reply,
+                                                     struct octet_error *err) OCTET_MUST_CHECK;
+
 /* A call with a stream of messages in one direction: PutTensors (many sent, one received) and
  * GetTensors (one sent, many received).
  *

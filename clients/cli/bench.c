@@ -183,8 +183,10 @@ static const struct kind {
      "(scripts/bench-jax\n"
      "measures it here); ratio: its step over ours\n"},
     {"rpc", bench_rpc, 0, "",
-     "rpc: calls one after another; peer: the same in this process\n"
-     "us: microseconds of a whole call; MB/s counts the bytes of its request\n"},
+     "rpc: calls to the daemon; peer: a bare gRPC server that echoes 64 bytes, or takes 64 MiB; or "
+     "the same call\n"
+     "in this process, one after another. ratio: its time over ours, LEAST of the turns; us: a "
+     "whole call\n"},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 

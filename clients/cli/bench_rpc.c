@@ -1,6 +1,13 @@
-/* octet bench rpc: calls to a daemon beside the same calls in this process. */
+/* octet bench rpc: calls to a daemon, beside a bare gRPC server and beside the same calls in this
+ * process. What is called beside the bare server is octet-bench-rpc's business (bench_rpc_load.h):
+ * it links gRPC, and octet does not. */
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "bench.h"
 #include "progress.h"
@@ -76,14 +83,113 @@ static void add_row(struct bench *bench, const struct call *call, const struct t
     double bytes = call->bytes ? call->bytes : (double)NAN;
 
     bench_number(row, "ratio", "RATIO", beside / remote->p50, 3);
+    bench_number(row, "ratio_min", "LEAST", (double)NAN, 3);
     bench_text(row, "call", "CALL", call->name);
+    bench_number(row, "connections", "CONNECTIONS", 1, 0);
     bench_text(row, "peer", "PEER", call->alone ? "none" : "in-process");
     bench_number(row, "p50_us", "P50 us", 1e6 * remote->p50, 0);
     bench_number(row, "p99_us", "P99 us", 1e6 * remote->p99, 0);
     bench_number(row, "peer_p50_us", "PEER'S P50 us", 1e6 * beside, 0);
+    bench_number(row, "peer_p99_us", "PEER'S P99 us", call->alone ? (double)NAN : 1e6 * local->p99,
+                 0);
+    bench_number(row, "calls_per_s", "CALLS/s", (double)NAN, 0);
+    bench_number(row, "peer_calls_per_s", "PEER'S CALLS/s", (double)NAN, 0);
     bench_number(row, "mbytes_per_s", "MB/s", 1e-6 * bytes / remote->p50, 0);
     bench_number(row, "peer_mbytes_per_s", "PEER'S MB/s", 1e-6 * bytes / beside, 0);
 }
+
+/* ---- Beside a bare gRPC server ---- */
+
+struct figures {
+    double connections, bytes, ratio, ratio_min, calls_per_s, p50_us, p99_us;
+    double peer_calls_per_s, peer_p50_us, peer_p99_us;
+};
+
+/* A line of octet-bench-rpc. Its name is copied. */
+static bool read_line(octet_arena *arena, char *line, const char **name, struct figures *f)
+{
+    char *bar = strchr(line, '|');
+
+    if (!bar)
+        return false;
+    *bar = '\0';
+    *name = octet_arena_format(arena, "%s", line);
+    return *name &&
+           sscanf(bar + 1, "%lf|%lf|%lf|%lf|%lf|%lf|%lf|%lf|%lf|%lf", &f->connections, &f->bytes,
+                  &f->ratio, &f->ratio_min, &f->calls_per_s, &f->p50_us, &f->p99_us,
+                  &f->peer_calls_per_s, &f->peer_p50_us, &f->peer_p99_us) == 10;
+}
+
+static void add_bare_row(struct bench *bench, const char *name, const struct figures *f)
+{
+    struct bench_row *row = bench_add(bench);
+    double bytes = f->bytes > 0 ? f->bytes : (double)NAN;
+
+    bench_number(row, "ratio", "RATIO", f->ratio, 3);
+    bench_number(row, "ratio_min", "LEAST", f->ratio_min, 3);
+    bench_text(row, "call", "CALL", name);
+    bench_number(row, "connections", "CONNECTIONS", f->connections, 0);
+    bench_text(row, "peer", "PEER", "bare-grpc");
+    bench_number(row, "p50_us", "P50 us", f->p50_us, 0);
+    bench_number(row, "p99_us", "P99 us", f->p99_us, 0);
+    bench_number(row, "peer_p50_us", "PEER'S P50 us", f->peer_p50_us, 0);
+    bench_number(row, "peer_p99_us", "PEER'S P99 us", f->peer_p99_us, 0);
+    bench_number(row, "calls_per_s", "CALLS/s", f->calls_per_s, 0);
+    bench_number(row, "peer_calls_per_s", "PEER'S CALLS/s", f->peer_calls_per_s, 0);
+    bench_number(row, "mbytes_per_s", "MB/s", bytes / f->p50_us, 0);
+    bench_number(row, "peer_mbytes_per_s", "PEER'S MB/s", bytes / f->peer_p50_us, 0);
+}
+
+/* Runs octet-bench-rpc, which lies beside this program. *out: what it prints. */
+static pid_t start_load(const char *target, FILE **out)
+{
+    static const char name[] = "octet-bench-rpc";
+    char program[PATH_MAX + sizeof name];
+    int ends[2];
+    ssize_t length = readlink("/proc/self/exe", program, PATH_MAX - 1);
+
+    if (length <= 0 || pipe(ends) != 0)
+        return -1;
+    program[length] = '\0';
+    strcpy(strrchr(program, '/') + 1, name);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execl(program, name, "run", target, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    *out = fdopen(ends[0], "r");
+    return child;
+}
+
+static enum octet_status beside_bare(struct bench *bench, struct octet_error *err)
+{
+    struct session *session = bench->session;
+    FILE *lines = NULL;
+    char line[512];
+    const char *name;
+    struct figures f;
+    int ended = -1;
+    pid_t child = start_load(session_server(session), &lines);
+
+    while (child > 0 && lines && fgets(line, sizeof line, lines))
+        if (read_line(session->arena, line, &name, &f))
+            add_bare_row(bench, name, &f);
+    if (lines)
+        fclose(lines);
+    if (child > 0 && waitpid(child, &ended, 0) == child && ended == 0)
+        return OCTET_OK;
+    return octet_fail(err, OCTET_UNAVAILABLE, NULL,
+                      "octet-bench-rpc, which calls the daemon and a bare gRPC server beside it, "
+                      "%s", child > 0 && WIFEXITED(ended) && WEXITSTATUS(ended) == 127
+                                ? "is not where this program is"
+                                : "ended with an error");
+}
+
+/* ---- Beside this process ---- */
 
 /* A request for [m, k] x [k, n]; its arrays live in the arena. */
 static enum octet_status make_dot(octet_arena *arena, int64_t m, int64_t k, int64_t n,
@@ -151,6 +257,14 @@ static enum octet_status run_all(struct bench *bench, octet_arena *scratch, stru
     return status;
 }
 
+/* The load speaks plaintext and has no token. */
+static bool uses_tls(void)
+{
+    const char *ca = getenv("OCTET_TLS_CA"), *token = getenv("OCTET_TOKEN");
+
+    return (ca && ca[0]) || (token && token[0]);
+}
+
 enum octet_status bench_rpc(struct bench *bench, struct octet_error *err)
 {
     struct session *session = bench->session;
@@ -163,7 +277,9 @@ enum octet_status bench_rpc(struct bench *bench, struct octet_error *err)
     if (!scratch)
         return octet_arena_exhausted(session->arena, err);
     progress_start("bench rpc");
-    enum octet_status status = run_all(bench, scratch, err);
+    enum octet_status status = uses_tls() ? OCTET_OK : beside_bare(bench, err);
+    if (status == OCTET_OK)
+        status = run_all(bench, scratch, err);
     progress_end();
     octet_arena_destroy(scratch);
     return status;

@@ -126,7 +126,7 @@ const struct command commands[] = {
      "peaks: what this machine's instructions and memory give at most;\n"
      "step: a training step and a forward pass of small DeepSeek models, beside JAX's recorded "
      "time;\n"
-     "rpc: calls to the daemon of --server, beside the same calls in this process.\n"
+     "rpc: calls to the daemon of --server, beside a bare gRPC server and beside this process.\n"
      "All sides take turns in one process. OpenBLAS runs with its kernels for Haswell and with "
      "those for the\n"
      "best AVX-512 core, each a copy of the library. Ratios above 1 are in Octet's favour.",

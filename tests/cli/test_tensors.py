@@ -696,12 +696,18 @@ class RemoteIsLocal(Case):
     def test_bench_rpc(self):
         with support.daemon() as server:
             got = json.loads(self.fine("bench", "rpc", "--json", "--server", server).out)
-        self.assertEqual([row["peer"] for row in got["rows"]], ["none", "in-process", "in-process"])
-        self.assertIsNone(got["rows"][0]["ratio"])
+        self.assertEqual([row["peer"] for row in got["rows"]],
+                         ["bare-grpc"] * 5 + ["none", "in-process", "in-process"])
+        self.assertEqual([row["connections"] for row in got["rows"]], [1, 64, 1, 64, 1, 1, 1, 1])
+        self.assertIsNone(got["rows"][5]["ratio"])
         for row in got["rows"]:
             self.assertGreater(row["p50_us"], 0)
             self.assertGreaterEqual(row["p99_us"], row["p50_us"])
-        self.assertGreater(got["rows"][2]["mbytes_per_s"], 0)
+        for row in got["rows"][:5]:
+            self.assertGreaterEqual(row["ratio"], row["ratio_min"])
+            self.assertGreater(row["calls_per_s"], 0)
+        self.assertGreater(got["rows"][4]["mbytes_per_s"], 0)
+        self.assertGreater(got["rows"][7]["mbytes_per_s"], 0)
 
 
 def main():

@@ -196,6 +196,79 @@ START_TEST(connections_are_remade)
 }
 END_TEST
 
+/* Quantize of `bytes` bytes of f32 that are a piece of their own. */
+static enum octet_status call_in_pieces(const void *numbers, size_t bytes,
+                                        const struct octet_cancel *cancel)
+{
+    uint8_t head[128];
+    int64_t shape[] = {(int64_t)(bytes / 4)};
+    Octet__V1__Tensor tensor = OCTET__V1__TENSOR__INIT;
+    Octet__V1__QuantizeRequest request = OCTET__V1__QUANTIZE_REQUEST__INIT;
+
+    tensor.dtype = OCTET__V1__DATA_TYPE__DATA_TYPE_F32;
+    tensor.shape = shape;
+    tensor.n_shape = 1;
+    tensor.buffer = 1;
+    request.array = &tensor;
+    request.qtype = (char *)(uintptr_t) "float8_e4m3fn";
+    size_t size = octet__v1__quantize_request__pack(&request, head);
+    head[size++] = 15 << 3 | 2;
+    for (size_t left = bytes; left > 0; left >>= 7)
+        head[size++] = (uint8_t)((left & 0x7f) | (left > 0x7f ? 0x80 : 0));
+    const struct octet_client_piece pieces[] = {{head, size}, {NULL, 0}, {numbers, bytes}};
+    return octet_client_call_pieces(client, "Quantize", pieces, 3, cancel, &reply, &err);
+}
+
+START_TEST(pieces_arrive_as_one_request)
+{
+    enum { COUNT = 300000 }; /* large enough to be sent from where it lies */
+    float *numbers = malloc(COUNT * sizeof *numbers);
+
+    start(octetd_path, "127.0.0.1:0");
+    connect_to_server(0);
+    for (int i = 0; i < COUNT; i++)
+        numbers[i] = (float)(i % 3 - 1) * 448; /* scale 1: codes 0xfe, 0, 0x7e */
+    ck_assert_int_eq(call_in_pieces(numbers, COUNT * sizeof *numbers, NULL), OCTET_OK);
+    Octet__V1__QuantizeResponse *response =
+        octet__v1__quantize_response__unpack(NULL, reply.size, reply.data);
+    ck_assert_ptr_nonnull(response);
+    ck_assert_uint_eq(response->n_buffers, 1);
+    ck_assert_uint_eq(response->buffers[0].len, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        ck_assert_uint_eq(response->buffers[0].data[i], i % 3 == 0   ? 0xfe
+                                                        : i % 3 == 1 ? 0
+                                                                     : 0x7e);
+    octet__v1__quantize_response__free_unpacked(response, NULL);
+    octet_client_reply_clear(&reply);
+    free(numbers);
+    octet_client_destroy(client);
+    stop();
+}
+END_TEST
+
+/* gRPC still holds most of the request when the call ends: the memory must be the caller's again,
+ * and the client must go on. A read after the free would show under ASan. */
+START_TEST(memory_comes_back_from_a_peer_that_stands_still)
+{
+    enum { BYTES = 48 << 20 };
+    void *numbers = calloc(1, BYTES);
+
+    start(octetd_path, "127.0.0.1:0");
+    connect_to_server(0);
+    ck_assert_int_eq(call_in_pieces(numbers, 1 << 20, NULL), OCTET_OK); /* knows the limits now */
+    octet_client_reply_clear(&reply);
+    daemon_signal(&server, SIGSTOP);
+    const struct octet_cancel soon = {.deadline_ns = octet_now_ns() + 300000000u};
+    ck_assert_int_eq(call_in_pieces(numbers, BYTES, &soon), OCTET_DEADLINE_EXCEEDED);
+    free(numbers);
+    daemon_signal(&server, SIGCONT);
+    ck_assert_int_eq(call_trace("Trace", 0, "deepseek3-tiny", NULL), OCTET_OK);
+    octet_client_reply_clear(&reply);
+    octet_client_destroy(client);
+    stop();
+}
+END_TEST
+
 START_TEST(unix_sockets_work)
 {
     char path[64];
@@ -466,6 +539,8 @@ int main(int argc, char **argv)
     tcase_add_test(cases, calls_can_be_cancelled);
     tcase_add_test(cases, deadlines_end_calls);
     tcase_add_test(cases, connections_are_remade);
+    tcase_add_test(cases, pieces_arrive_as_one_request);
+    tcase_add_test(cases, memory_comes_back_from_a_peer_that_stands_still);
     tcase_add_test(cases, unix_sockets_work);
     tcase_add_test(cases, streams_carry_tensors);
     tcase_add_test(cases, streams_end_with_the_servers_error);
