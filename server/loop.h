@@ -1,5 +1,5 @@
-/* Loop: what the thread that runs libuv's loop owns, for those who work on it: calls (call.h), the
- * start (serve.h) and the end (drain.h).
+/* Loop: what belongs to whoever has the turn (inbox.h), for those who work on it: calls (call.h),
+ * the start (serve.h) and the end (drain.h).
  *
  * Decision: they move pointers. Nothing on the loop decodes, parses, computes or waits, so a call's
  * way through it takes microseconds whatever the call is about. */

@@ -11,8 +11,8 @@ struct octet_client {
     grpc_channel *channel;
     grpc_channel_credentials *credentials; /* of the channel */
     grpc_completion_queue *queue;          /* one call at a time plucks from it */
-    char *authorization;          /* "Bearer TOKEN" or NULL */
-    char *target;                 /* for messages */
+    char *authorization;                   /* "Bearer TOKEN" or NULL */
+    char *target;                          /* for messages */
     uint64_t reply_bytes_max;
     uint64_t request_bytes_max; /* the server's, asked for once; 0: not yet known */
 };

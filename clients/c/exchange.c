@@ -253,8 +253,8 @@ static grpc_byte_buffer *lend(const struct octet_client_piece *pieces, size_t co
         if (p->size >= LARGE_BYTES) {
             atomic_fetch_add_explicit(&lent->pieces, 1, memory_order_relaxed);
             grpc_slice_buffer_add(&buffer->data.raw.slice_buffer,
-                                  grpc_slice_new_with_user_data((void *)(uintptr_t)p->bytes, p->size,
-                                                                on_piece_end, lent));
+                                  grpc_slice_new_with_user_data((void *)(uintptr_t)p->bytes,
+                                                                p->size, on_piece_end, lent));
         } else if (p->size > 0) {
             grpc_slice_buffer_add(&buffer->data.raw.slice_buffer,
                                   grpc_slice_from_copied_buffer(p->bytes, p->size));

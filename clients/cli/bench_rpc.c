@@ -144,14 +144,15 @@ static void add_bare_row(struct bench *bench, const char *name, const struct fig
 static pid_t start_load(const char *target, FILE **out)
 {
     static const char name[] = "octet-bench-rpc";
-    char program[PATH_MAX + sizeof name];
+    char self[PATH_MAX], program[PATH_MAX + sizeof name];
     int ends[2];
-    ssize_t length = readlink("/proc/self/exe", program, PATH_MAX - 1);
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
 
     if (length <= 0 || pipe(ends) != 0)
         return -1;
-    program[length] = '\0';
-    strcpy(strrchr(program, '/') + 1, name);
+    self[length] = '\0';
+    *(strrchr(self, '/') + 1) = '\0';
+    snprintf(program, sizeof program, "%s%s", self, name);
     pid_t child = fork();
     if (child == 0) {
         dup2(ends[1], STDOUT_FILENO);
@@ -184,9 +185,10 @@ static enum octet_status beside_bare(struct bench *bench, struct octet_error *er
         return OCTET_OK;
     return octet_fail(err, OCTET_UNAVAILABLE, NULL,
                       "octet-bench-rpc, which calls the daemon and a bare gRPC server beside it, "
-                      "%s", child > 0 && WIFEXITED(ended) && WEXITSTATUS(ended) == 127
-                                ? "is not where this program is"
-                                : "ended with an error");
+                      "%s",
+                      child > 0 && WIFEXITED(ended) && WEXITSTATUS(ended) == 127
+                          ? "is not where this program is"
+                          : "ended with an error");
 }
 
 /* ---- Beside this process ---- */

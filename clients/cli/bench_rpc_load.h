@@ -3,7 +3,8 @@
  *     octet-bench-rpc serve          a bare gRPC server; prints its port, serves until killed
  *     octet-bench-rpc run HOST:PORT  starts such a server, calls it and octetd there in turns, and
  *                                    prints a line for each kind of call:
- *     NAME|CONNECTIONS|BYTES|RATIO|ITS MINIMUM|CALLS/S|P50 us|P99 us|and these three of the bare server
+ *     NAME|CONNECTIONS|BYTES|RATIO|ITS MINIMUM|CALLS/S|P50 us|P99 us|and these three of the bare
+ * server
  *
  * Decision: the peer is what gRPC's core does with one completion queue and one thread: no limits,
  * no admission, no queue, no decoding. What octetd costs beside it is what octetd adds. */

@@ -235,9 +235,7 @@ START_TEST(pieces_arrive_as_one_request)
     ck_assert_uint_eq(response->n_buffers, 1);
     ck_assert_uint_eq(response->buffers[0].len, COUNT);
     for (int i = 0; i < COUNT; i++)
-        ck_assert_uint_eq(response->buffers[0].data[i], i % 3 == 0   ? 0xfe
-                                                        : i % 3 == 1 ? 0
-                                                                     : 0x7e);
+        ck_assert_uint_eq(response->buffers[0].data[i], i % 3 == 0 ? 0xfe : i % 3 == 1 ? 0 : 0x7e);
     octet__v1__quantize_response__free_unpacked(response, NULL);
     octet_client_reply_clear(&reply);
     free(numbers);
