@@ -23,7 +23,6 @@ struct oct_call {
     struct oct_work work;
     struct oct_device_side lhs, rhs;
     struct oct_device_array cotangent;
-    enum octet_accumulation accumulation; /* the one that ran */
 };
 
 /* Does the device take codes of that type, made so? UNIMPLEMENTED with the field. */

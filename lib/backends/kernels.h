@@ -14,6 +14,7 @@
     X(cast)                                                                                        \
     X(mask)                                                                                        \
     X(rescale)                                                                                     \
+    X(turn)                                                                                        \
     X(gemm_codes)                                                                                  \
     X(gemm_numbers)
 

@@ -84,6 +84,7 @@ struct oct_work {
     struct oct_block *block[OCT_WORK_BLOCKS];
     size_t blocks;
     bool is_busy; /* the device may be at work */
+    bool is_fast; /* a product ran in another order than EXACT_ORDER */
 };
 
 enum octet_status oct_work_begin(struct oct_work *work, oct_residence *residence,

@@ -214,7 +214,7 @@ static enum octet_status product(octet_backend *backend, const struct octet_comp
         call.out.is_quantized = out->is_quantized;
         call.out.note = out->note;
         status = both_passes(&call, compute, err);
-        call.out.accumulation = call.accumulation;
+        call.out.accumulation = call.work.is_fast ? OCTET_FAST : OCTET_EXACT_ORDER;
         *out = call.out;
         oct_call_end(&call);
     }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "backends/fast.h"
 #include "backends/kernels/plan.h"
 #include "backends/product_plan.h"
 #include "quant/panels.h"
@@ -242,6 +243,20 @@ static void choose_result(const struct dot *dot, struct oct_product_plan *plan,
         out->dim[dot->call->result_axes[at++]] = r->array.dim[dot->rhs.free[i]];
 }
 
+/* With the operands as they are multiplied, which are not always the call's. */
+static enum octet_status run_fast(struct oct_work *work, const struct dot *dot,
+                                  const struct oct_device_array *out, bool *done,
+                                  struct octet_error *err)
+{
+    struct oct_device_dot call = *dot->call;
+
+    call.lhs = &dot->lhs.value;
+    call.rhs = &dot->rhs.value;
+    return oct_fast_dot(work, &call,
+                        oct_promote(oct_device_dtype(call.lhs), oct_device_dtype(call.rhs)), out,
+                        done, err);
+}
+
 static enum octet_status run_dot(struct oct_work *work, struct dot *dot,
                                  struct oct_device_array *out, struct octet_error *err)
 {
@@ -250,12 +265,15 @@ static enum octet_status run_dot(struct oct_work *work, struct dot *dot,
     static const struct places rhs = {PRODUCT_RHS_COLUMN, PRODUCT_RHS_DEPTH, PRODUCT_RHS_TILE,
                                       PRODUCT_RHS_SCALE, PRODUCT_RHS_SCALE_TILE};
     struct oct_product_plan plan;
+    bool done = false;
 
     oct_plan_begin(&plan);
     choose_result(dot, &plan, &out->array);
     enum octet_status status =
         oct_work_block(work, (size_t)octet_array_bytes(&out->array), &out->data, err);
-    if (status == OCTET_OK && octet_array_elements(&out->array)) {
+    if (status == OCTET_OK && dot->call->accumulation == OCTET_FAST && dot->rounds == 1)
+        status = run_fast(work, dot, out, &done, err);
+    if (status == OCTET_OK && octet_array_elements(&out->array) && !done) {
         write_side(dot, &dot->lhs, &lhs, &plan);
         write_side(dot, &dot->rhs, &rhs, &plan);
         write_result(dot, &out->array, &plan);

@@ -199,3 +199,30 @@ KERNEL(rescale)
         put_number(out, type, row * columns + column, one_nan(y));
     }
 }
+
+/* Matrices [rows][columns], one behind the other, into [columns][rows]; elements of 1 or 2 bytes. A
+ * work-group takes 32 x 32, through local memory, so that both sides are met along their rows. */
+KERNEL(turn)
+(GLOBAL const uchar *from, long rows, long columns, long bytes, GLOBAL uchar *to)
+{
+    LOCAL ushort tile[32 * 33];
+    long across = (columns + 31) / 32, tiles = across * ((rows + 31) / 32);
+    long base = group_id(0) / tiles * rows * columns, at = group_id(0) % tiles;
+    long row = at / across * 32, column = at % across * 32;
+    int x = item_id(0) % 32, y;
+
+    for (y = item_id(0) / 32; y < 32; y += 8)
+        if (row + y < rows && column + x < columns) {
+            long i = base + (row + y) * columns + column + x;
+            tile[y * 33 + x] = bytes == 1 ? (ushort)from[i] : ((GLOBAL const ushort *)from)[i];
+        }
+    BARRIER();
+    for (y = item_id(0) / 32; y < 32; y += 8)
+        if (column + y < columns && row + x < rows) {
+            long i = base + (column + y) * rows + row + x;
+            if (bytes == 1)
+                to[i] = (uchar)tile[x * 33 + y];
+            else
+                ((GLOBAL ushort *)to)[i] = tile[x * 33 + y];
+        }
+}

@@ -36,5 +36,6 @@ TCase *op_tests(void);
 TCase *device_pass_tests(void);
 TCase *memory_tests(void);
 TCase *fault_tests(void);
+TCase *fast_tests(void);
 
 #endif

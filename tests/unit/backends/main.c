@@ -14,6 +14,7 @@ int main(int argc, char **argv)
     suite_add_tcase(suite, device_pass_tests());
     suite_add_tcase(suite, memory_tests());
     suite_add_tcase(suite, fault_tests());
+    suite_add_tcase(suite, fast_tests());
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);

@@ -113,6 +113,11 @@ static void call_rescale(void **arguments)
     rescale(P(0), P(1), P(2), L(3), L(4), L(5), L(6), L(7), P(8));
 }
 
+static void call_turn(void **arguments)
+{
+    turn(P(0), L(1), L(2), L(3), P(4));
+}
+
 static void call_gemm_codes(void **arguments)
 {
     gemm_codes(P(0), P(1), P(2), P(3), P(4), P(5));
@@ -276,8 +281,8 @@ void fake_kernel_run(fake_kernel kernel, void **arguments, const unsigned groups
     memcpy(now.items, item_counts, sizeof now.items);
     now.kernel = kernel;
     now.arguments = arguments;
-    now.has_barriers =
-        kernel == call_amax_rows || kernel == call_gemm_codes || kernel == call_gemm_numbers;
+    now.has_barriers = kernel == call_amax_rows || kernel == call_turn ||
+                       kernel == call_gemm_codes || kernel == call_gemm_numbers;
     for (now.group[1] = 0; now.group[1] < groups[1]; now.group[1]++)
         for (now.group[0] = 0; now.group[0] < groups[0]; now.group[0]++)
             (now.has_barriers ? run_group : run_group_straight)(count);
