@@ -39,7 +39,8 @@ static enum octet_status open_one(const struct config *config, struct octet_serv
     enum octet_status status = octet_backend_open(entry->name, &options, &entry->opened, err);
 
     if (status != OCTET_OK) {
-        octet_error_within(err, "backends");
+        if (err)
+            snprintf(err->field, sizeof err->field, "backends");
         return status;
     }
     const struct octet_backend_facts *facts = octet_backend_facts(entry->opened);
