@@ -193,6 +193,7 @@ struct part {
     const float *rhs_scale; /* [groups or 1][tiles or 1][columns or 1] */
     int64_t rhs_group_step, rhs_tile_step;
     size_t rhs_step;
+    const void *packed; /* rhs' codes as octet_pack lays them out; NULL: read rhs */
 };
 
 static void *element_at(const struct octet_array *array, int64_t at)
@@ -256,6 +257,27 @@ static enum octet_status make_row_tables(struct oct_pass *g, const struct part *
     return status;
 }
 
+/* The matrix of group e, from `depth` on. */
+static struct oct_gemm_side row_rhs(const struct part *part, const struct row_tables *t, int64_t e,
+                                    int64_t depth)
+{
+    enum octet_dtype dtype = part->rhs->dtype;
+
+    if (part->packed)
+        return (struct oct_gemm_side){.dtype = dtype,
+                                      .data = (const char *)part->packed +
+                                              (size_t)e * oct_gemm_packed_bytes(dtype, t->n, t->k),
+                                      .packed_depth = t->k,
+                                      .packed_from = depth};
+    return (struct oct_gemm_side){.dtype = dtype,
+                                  .data =
+                                      element(part->rhs, e * t->k * t->n + depth * t->depth_step),
+                                  .free = t->rhs_columns,
+                                  .depth = t->rhs_depth,
+                                  .free_stride = t->column_step,
+                                  .depth_stride = t->depth_step};
+}
+
 static struct oct_panel row_panel(const struct oct_pass *g, const struct part *part,
                                   const struct row_tables *t, int64_t e, int64_t round)
 {
@@ -266,9 +288,7 @@ static struct oct_panel row_panel(const struct oct_pass *g, const struct part *p
                  .k = t->tile,
                  .lhs = {part->lhs->dtype, element(part->lhs, row * t->k + depth), t->lhs_rows,
                          t->lhs_depth, t->k, 1},
-                 .rhs = {part->rhs->dtype,
-                         element(part->rhs, e * t->k * t->n + depth * t->depth_step),
-                         t->rhs_columns, t->rhs_depth, t->column_step, t->depth_step}},
+                 .rhs = row_rhs(part, t, e, depth)},
         .lhs_index = t->scale_rows,
         .rhs_stride = part->rhs_step,
         .origin = row * t->n};
@@ -461,6 +481,10 @@ enum octet_status oct_grouped_forward(struct oct_pass *g, struct octet_error *er
         status = rhs_scales(g, &rhs.quantized.scale, &part, err);
         if (rhs.quantized.scale.dim[g->k_axis] > part.tiles)
             part.tiles = rhs.quantized.scale.dim[g->k_axis];
+        const struct octet_packed *packed = &rhs.quantized.packed;
+        if (packed->data && packed->codes == rhs.quantized.qvalue.data &&
+            packed->axis == g->k_axis && (part.tiles == 1 || g->k / part.tiles % 2 == 0))
+            part.packed = packed->data;
     }
     if (status == OCTET_OK)
         status = oct_op_result(&g->op, &g->op.to_out, result, 2, dim, &g->op.out->out, err);

@@ -164,6 +164,7 @@ struct side {
     struct octet_array zero_point; /* data NULL: none */
     struct axes batch, free, contracting;
     struct oct_gemm_side gemm, shift; /* at batch 0, tile 0 */
+    bool is_packed;                   /* gemm is; then there is one batch */
     const int64_t *batch_offset, *tile_offset;
     const int64_t *scale_free, *scale_batch, *scale_tile;
     int64_t scale_free_step;
@@ -464,6 +465,34 @@ static struct oct_gemm_side shift_side(const struct side *side, const int64_t *z
                                   .depth = zeros};
 }
 
+/* Where codes packed for just this contraction are, they are read. Tiles begin at an even k. */
+static void take_packed(const struct plan *plan, const struct oct_value *value,
+                        const struct octet_dot_dims *dims, struct side *side)
+{
+    const struct octet_quantized *q = &value->quantized;
+
+    side->is_packed = value->is_quantized && q->packed.data && q->packed.codes == q->qvalue.data &&
+                      q->qvalue.rank == 2 && dims->contracting_count == 1 &&
+                      dims->batch_count == 0 && dims->rhs_contracting[0] == q->packed.axis &&
+                      (plan->rounds == 1 || plan->k % 2 == 0);
+    if (side->is_packed)
+        side->gemm = (struct oct_gemm_side){.dtype = q->qvalue.dtype,
+                                            .data = q->packed.data,
+                                            .packed_depth = q->qvalue.dim[q->packed.axis]};
+}
+
+/* rhs of a batch and a tile. */
+static struct oct_gemm_side rhs_at(const struct plan *plan, int64_t batch, int64_t round)
+{
+    const struct side *rhs = &plan->rhs;
+    struct oct_gemm_side at = rhs->gemm;
+
+    if (!rhs->is_packed)
+        return moved(&rhs->gemm, rhs->batch_offset[batch] + rhs->tile_offset[round]);
+    at.packed_from = round * plan->k;
+    return at;
+}
+
 static void fill_panels(const struct plan *plan, int64_t round, const int64_t *origins,
                         const int64_t *zeros, float *room, struct oct_panel *list)
 {
@@ -476,7 +505,7 @@ static void fill_panels(const struct plan *plan, int64_t round, const int64_t *o
         panel->gemm.n = plan->n;
         panel->gemm.k = plan->k;
         panel->gemm.lhs = moved(&lhs->gemm, lhs->batch_offset[b] + lhs->tile_offset[round]);
-        panel->gemm.rhs = moved(&rhs->gemm, rhs->batch_offset[b] + rhs->tile_offset[round]);
+        panel->gemm.rhs = rhs_at(plan, b, round);
         if (lhs->scale) {
             panel->lhs_scale = lhs->scale + lhs->scale_batch[b] + lhs->scale_tile[round];
             panel->lhs_index = lhs->scale_free;
@@ -550,6 +579,7 @@ static enum octet_status run(struct plan *plan, const struct oct_product *produc
         status = side_offsets(plan, &plan->lhs, err);
     if (status == OCTET_OK)
         status = side_offsets(plan, &plan->rhs, err);
+    take_packed(plan, rhs, dims, &plan->rhs);
     if (status == OCTET_OK)
         status = result_places(plan, out, axes, &panels.places, &origins, err);
     return status == OCTET_OK ? run_rounds(plan, &panels, origins, err) : status;

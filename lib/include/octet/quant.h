@@ -29,6 +29,12 @@ struct octet_compute {
 struct octet_quantized {
     struct octet_array qvalue, scale;
     struct octet_array zero_point; /* of qvalue's dtype and scale's shape; data NULL: symmetric */
+    /* The same codes once more, laid out for products that contract `axis`: octet_pack. Counts as
+     * long as `codes` is qvalue.data; data NULL: not packed. */
+    struct octet_packed {
+        const void *data, *codes;
+        int32_t axis;
+    } packed;
 };
 
 struct octet_tiled_axis {
@@ -54,6 +60,16 @@ OCTET_API enum octet_status octet_quantize(const struct octet_compute *compute,
                                            const struct octet_quantize_options *options,
                                            struct octet_quantized *out,
                                            struct octet_error *err) OCTET_MUST_CHECK;
+
+/* For a weight that is multiplied often: fills quantized->packed, in the compute's arena, about as
+ * many bytes as the codes. octet_dot_general takes it where quantized is rhs, a matrix, and `axis`
+ * is what it contracts; octet_ragged_dot where quantized is rhs [g,k,n] or [g,n,k] and axis is k's.
+ * Results keep their bits. Few rows then run about as fast as memory can be read. Errors:
+ * INVALID_ARGUMENT with field "quantized.qvalue.shape" or "axis"; RESOURCE_EXHAUSTED; what cancel
+ * says. */
+OCTET_API enum octet_status octet_pack(const struct octet_compute *compute,
+                                       struct octet_quantized *quantized, int32_t axis,
+                                       struct octet_error *err) OCTET_MUST_CHECK;
 
 /* dtype: F32 or BF16; unspecified: the scale's, in which the product is rounded; another dtype is a
  * cast of that. Errors: INVALID_ARGUMENT with field "quantized.scale.shape" and the like, "dtype".

@@ -653,6 +653,118 @@ START_TEST(the_cotangent_has_figures)
 }
 END_TEST
 
+/* ---- packed weights ---- */
+
+static struct octet_quantized codes_of(struct octet_array array, const char *qtype, int32_t channel,
+                                       int32_t tiled_axis, const char *tile)
+{
+    const struct octet_tiled_axis tiles = {tiled_axis, tile};
+    const struct octet_quantize_options how = {.qtype = qtype,
+                                               .channelwise_axes = &channel,
+                                               .channelwise_axis_count = 1,
+                                               .tiled_axes = &tiles,
+                                               .tiled_axis_count = tile != NULL};
+    struct octet_quantized out;
+
+    bench_ok(octet_quantize(&bench.compute, &array, &how, &out, &bench.err));
+    return out;
+}
+
+static const char *const code_types[] = {"float8_e4m3fn", "float8_e5m2", "int8", "float4_e2m1fn"};
+
+/* The same codes, read as they lie and packed; few rows and many, both layouts, tiles. */
+START_TEST(packed_weights_change_no_bit)
+{
+    struct dice dice = {(uint64_t)_i};
+    const int64_t m = roll_between(&dice, 1, _i % 3 ? 9 : 70), n = roll_between(&dice, 1, 140);
+    const bool has_tiles = _i % 4 == 3, turned = _i % 2;
+    const int64_t k = has_tiles ? 256 * roll_between(&dice, 1, 3) : roll_between(&dice, 1, 700);
+    const int64_t of_matrix[] = {turned ? n : k, turned ? k : n};
+    const struct octet_dot_dims dims = {
+        .contracting_count = 1, .lhs_contracting = {1}, .rhs_contracting = {turned}};
+    const struct octet_product_options how = {.numerics = true};
+    struct octet_array x = array_random(&dice, OCTET_DTYPE_F32, 2, DIMS(m, k));
+    struct octet_array w = array_random(&dice, OCTET_DTYPE_F32, 2, of_matrix);
+    struct octet_operand lhs = quantized(codes_of(x, code_types[_i % 3], 0, 0, NULL));
+    struct octet_operand rhs = quantized(
+        codes_of(w, code_types[_i / 3 % 4], turned ? 0 : 1, turned, has_tiles ? "256" : NULL));
+    struct octet_product plain_way, packed_way;
+
+    for (size_t i = 0; i < bench.workers_count; i++) {
+        name_workers(i);
+        rhs.quantized.packed = (struct octet_packed){0};
+        bench_ok(
+            octet_dot_general(&bench.compute, &lhs, &rhs, &dims, &how, &plain_way, &bench.err));
+        bench_ok(octet_pack(&bench.compute, &rhs.quantized, turned, &bench.err));
+        bench_ok(
+            octet_dot_general(&bench.compute, &lhs, &rhs, &dims, &how, &packed_way, &bench.err));
+        same_products(&plain_way, &packed_way);
+    }
+}
+END_TEST
+
+START_TEST(packed_groups_change_no_bit)
+{
+    struct dice dice = {(uint64_t)_i};
+    const bool turned = _i % 2;
+    const int64_t k = roll_between(&dice, 1, 300), n = roll_between(&dice, 1, 80), groups = 5;
+    const int32_t sizes[] = {0, 1, (int32_t)roll_between(&dice, 0, 30), 9, 2};
+    const int64_t of_groups[] = {groups, turned ? n : k, turned ? k : n};
+    struct octet_array x = array_random(&dice, OCTET_DTYPE_F32, 2, DIMS(50, k));
+    struct octet_array w = array_random(&dice, OCTET_DTYPE_F32, 3, of_groups);
+    struct octet_array group_sizes = sizes_of(groups, sizes);
+    const struct octet_product_options how = {.numerics = true};
+    struct octet_operand lhs = quantized(codes_of(x, code_types[_i % 3], 0, 0, NULL));
+    struct octet_operand rhs =
+        quantized(codes_of(w, code_types[_i / 3 % 3], turned ? 1 : 2, 0, NULL));
+    struct octet_product plain_way, packed_way;
+
+    for (size_t i = 0; i < bench.workers_count; i++) {
+        name_workers(i);
+        rhs.quantized.packed = (struct octet_packed){0};
+        bench_ok(octet_ragged_dot(&bench.compute, &lhs, &rhs, &group_sizes, turned, OCTET_GMM, &how,
+                                  &plain_way, &bench.err));
+        bench_ok(octet_pack(&bench.compute, &rhs.quantized, turned ? 2 : 1, &bench.err));
+        bench_ok(octet_ragged_dot(&bench.compute, &lhs, &rhs, &group_sizes, turned, OCTET_GMM, &how,
+                                  &packed_way, &bench.err));
+        same_products(&plain_way, &packed_way);
+    }
+}
+END_TEST
+
+/* Packed for another axis, or of codes that were replaced since: not read. */
+START_TEST(packed_codes_that_do_not_fit_are_left_alone)
+{
+    struct dice dice = {7};
+    const struct octet_product_options how = {.numerics = true};
+    struct octet_array x = array_random(&dice, OCTET_DTYPE_F32, 2, DIMS(3, 40));
+    struct octet_quantized first = codes_of(array_random(&dice, OCTET_DTYPE_F32, 2, DIMS(40, 40)),
+                                            "float8_e4m3fn", 1, 0, NULL);
+    struct octet_operand lhs = quantized(codes_of(x, "float8_e4m3fn", 0, 0, NULL));
+    struct octet_operand rhs = quantized(first);
+    struct octet_product plain_way, packed_way;
+
+    bench_ok(
+        octet_dot_general(&bench.compute, &lhs, &rhs, &matmul_dims, &how, &plain_way, &bench.err));
+    bench_ok(octet_pack(&bench.compute, &rhs.quantized, 1, &bench.err));
+    bench_ok(
+        octet_dot_general(&bench.compute, &lhs, &rhs, &matmul_dims, &how, &packed_way, &bench.err));
+    same_products(&plain_way, &packed_way);
+    struct octet_quantized other = codes_of(array_random(&dice, OCTET_DTYPE_F32, 2, DIMS(40, 40)),
+                                            "float8_e4m3fn", 1, 0, NULL);
+    bench_ok(octet_pack(&bench.compute, &other, 0, &bench.err));
+    rhs.quantized.packed = other.packed;
+    bench_ok(
+        octet_dot_general(&bench.compute, &lhs, &rhs, &matmul_dims, &how, &packed_way, &bench.err));
+    same_products(&plain_way, &packed_way);
+    bench_refused(octet_pack(&bench.compute, &other, 2, &bench.err), "axis",
+                  "2 is neither 0 nor 1");
+    other.qvalue.rank = 1;
+    bench_refused(octet_pack(&bench.compute, &other, 0, &bench.err), "quantized.qvalue.shape",
+                  "rank is 1");
+}
+END_TEST
+
 TCase *property_tests(void)
 {
     TCase *tests = tcase_create("properties");
@@ -673,5 +785,8 @@ TCase *property_tests(void)
     tcase_add_test(tests, digests_tell_bytes_apart);
     tcase_add_loop_test(tests, figures_are_counts, 0, 12);
     tcase_add_test(tests, the_cotangent_has_figures);
+    tcase_add_loop_test(tests, packed_weights_change_no_bit, 0, 24);
+    tcase_add_loop_test(tests, packed_groups_change_no_bit, 0, 12);
+    tcase_add_test(tests, packed_codes_that_do_not_fit_are_left_alone);
     return tests;
 }
