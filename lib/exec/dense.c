@@ -10,8 +10,10 @@
 
 #include "exec/piece.h"
 #include "plan/weights.h"
+#include "quant/pack.h"
 #include "quant/passes.h"
 #include "quant/quantize.h"
+#include "rules/fields.h"
 
 /* A node's product: which input is its lhs, in which dtype it is computed. */
 struct dense {
@@ -337,10 +339,93 @@ enum octet_status oct_dense_vjp(struct oct_op_call *call, const struct octet_arr
     return status;
 }
 
+/* ---- weights made once ---- */
+
+/* The axes of the second operand that its product contracts, if its codes are to be packed for it:
+ * where both operands are codes that are multiplied as they are. */
+static bool find_packed_axes(const struct dense *d, int32_t *axis, int32_t *count)
+{
+    const struct octet_rule *rule = d->matmul.rule;
+    const struct octet_dot_dims *dims = &d->matmul.dims;
+
+    if (d->rhs != 1 || !rule->act_qtype[0] || rule->tile_size[0] ||
+        !oct_method_is_symmetric(rule->weight_calibration_method) ||
+        oct_qtype_block(rule->weight_qtype) || oct_qtype_block(rule->act_qtype))
+        return false;
+    if (d->matmul.kind != OCT_MATMUL_DOT) {
+        *axis = d->matmul.transpose_rhs ? 2 : 1;
+        *count = 1;
+        return true;
+    }
+    *axis = dims->rhs_contracting[0];
+    *count = dims->contracting_count;
+    for (int32_t i = 0; i < *count; i++)
+        if (dims->rhs_contracting[i] != *axis + i)
+            return false;
+    return dims->batch_count == 0 && *count > 0;
+}
+
+/* Of codes of that shape; 0: they stay as they are. */
+static size_t packed_bytes(const struct dense *d, const struct octet_array *codes, int32_t *axis,
+                           int32_t *count)
+{
+    bool is_dot = d->matmul.kind == OCT_MATMUL_DOT;
+
+    if (!find_packed_axes(d, axis, count) || (is_dot && *axis > 0 && codes->rank != 2))
+        return 0;
+    return oct_packed_bytes(codes, *axis, *count);
+}
+
+size_t oct_dense_prepared_bytes(const octet_graph *graph, const struct oct_node *node,
+                                const struct octet_rule *rule, bool packs)
+{
+    const struct oct_qtype *qtype = oct_qtype_find(rule->weight_qtype);
+    int32_t axis, count;
+    struct dense d;
+
+    if (!qtype || describe(graph, node, rule, &d, NULL) != OCTET_OK)
+        return 0;
+    struct octet_array codes = shape_of(graph, node->inputs[1], qtype->dtype);
+    size_t bytes = packs ? packed_bytes(&d, &codes, &axis, &count) : 0;
+    return bytes ? bytes : (size_t)octet_array_bytes(&codes);
+}
+
+static enum octet_status keep_array(const struct octet_compute *compute, struct octet_array *array,
+                                    struct octet_error *err)
+{
+    const void *from = array->data;
+
+    if (!from)
+        return OCTET_OK;
+    enum octet_status status = oct_array_like(compute, array, array->dtype, array, err);
+    if (status == OCTET_OK)
+        memcpy(array->data, from, (size_t)octet_array_bytes(array));
+    return status;
+}
+
+/* From working memory into the compute's arena, packed if that is to be. */
+static enum octet_status keep(const struct octet_compute *compute, const struct dense *d,
+                              bool packs, struct octet_quantized *q, struct octet_error *err)
+{
+    int32_t axis, count;
+    enum octet_status status = keep_array(compute, &q->scale, err);
+
+    if (status == OCTET_OK)
+        status = keep_array(compute, &q->zero_point, err);
+    if (status != OCTET_OK || !q->qvalue.data)
+        return status;
+    if (!packs || !packed_bytes(d, &q->qvalue, &axis, &count))
+        return keep_array(compute, &q->qvalue, err);
+    status = oct_pack(compute, q, axis, count, err);
+    q->qvalue.data = NULL;
+    q->packed.codes = NULL;
+    return status;
+}
+
 enum octet_status oct_dense_prepare(const struct octet_compute *compute, const octet_graph *graph,
                                     const struct oct_node *node, const struct octet_rule *rule,
-                                    const struct octet_array *weight, struct octet_quantized *out,
-                                    struct octet_error *err)
+                                    const struct octet_array *weight, bool packs,
+                                    struct octet_quantized *out, struct octet_error *err)
 {
     struct octet_compute work = *compute;
     struct octet_array other, cast;
@@ -356,9 +441,10 @@ enum octet_status oct_dense_prepare(const struct octet_compute *compute, const o
     other = shape_of(graph, node->inputs[0], d.dtype);
     status = oct_array_cast(&work, weight, d.dtype, &cast, err);
     if (status == OCTET_OK)
-        status =
-            oct_matmul_prepare(&work, &d.matmul, d.rhs == 1 ? &other : &cast,
-                               d.rhs == 1 ? &cast : &other, d.rhs != 1, compute->arena, out, err);
+        status = oct_matmul_prepare(&work, &d.matmul, d.rhs == 1 ? &other : &cast,
+                                    d.rhs == 1 ? &cast : &other, d.rhs != 1, work.arena, out, err);
+    if (status == OCTET_OK)
+        status = keep(compute, &d, packs, out, err);
     octet_arena_destroy(work.arena);
     return status;
 }

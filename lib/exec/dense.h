@@ -19,10 +19,16 @@ size_t oct_dense_scratch_bytes(const octet_graph *graph, const struct oct_node *
                                const struct octet_rule *rule, bool backward);
 
 /* The second operand quantized as forward would do it, in the compute's arena; forward with it as
- * call->prepared gives the same bits. out->qvalue.data NULL: the rule does not quantize it. */
+ * call->prepared gives the same bits. packs: its codes are laid out for the product alone
+ * (quant/pack.h), where the rule and the product allow that. out->scale.data NULL: the rule does
+ * not quantize it. */
 enum octet_status oct_dense_prepare(const struct octet_compute *compute, const octet_graph *graph,
                                     const struct oct_node *node, const struct octet_rule *rule,
-                                    const struct octet_array *weight, struct octet_quantized *out,
+                                    const struct octet_array *weight, bool packs,
+                                    struct octet_quantized *out,
                                     struct octet_error *err) OCTET_MUST_CHECK;
+/* Bytes of its codes. */
+size_t oct_dense_prepared_bytes(const octet_graph *graph, const struct oct_node *node,
+                                const struct octet_rule *rule, bool packs);
 
 #endif

@@ -7,6 +7,7 @@
 #include "exec/dense.h"
 #include "exec/parameters_private.h"
 #include "exec/program_private.h"
+#include "quant/pack.h"
 
 enum { FIRST_AXIS = -1 };
 
@@ -62,6 +63,13 @@ static enum octet_status evaluate(const struct oct_execution *execution,
 
 /* ---- making ---- */
 
+/* Are its weight's codes laid out for the CPU's kernels? */
+static bool packs(const struct oct_step *step)
+{
+    (void)step;
+    return true;
+}
+
 static enum octet_status prepare(oct_prepared *p, const oct_program *program,
                                  const octet_parameters *parameters,
                                  const struct octet_compute *compute, const struct oct_step *step,
@@ -84,7 +92,7 @@ static enum octet_status prepare(oct_prepared *p, const oct_program *program,
                       scratch, &weight, err);
     if (status == OCTET_OK)
         status = oct_dense_prepare(&keep, program->graph, step->node, step->rule, &weight,
-                                   &piece->weight, err);
+                                   packs(step), &piece->weight, err);
     octet_arena_destroy(scratch);
     return status;
 }
@@ -125,7 +133,7 @@ enum octet_status oct_prepared_estimate(const oct_program *program, uint64_t *co
         while (g->parameters[piece.parameter] != source)
             piece.parameter++;
         is_made[piece.parameter] = true;
-        *code_bytes += (uint64_t)octet_array_elements(&program->slots[step->in[1]].view);
+        *code_bytes += oct_dense_prepared_bytes(g, step->node, step->rule, packs(step));
     }
     find_held(program, is_made, holds);
     for (uint32_t i = 0; i < g->parameter_count; i++)
@@ -195,6 +203,12 @@ size_t oct_prepared_count(const oct_prepared *prepared)
 const struct oct_prepared_piece *oct_prepared_piece(const oct_prepared *prepared, size_t i)
 {
     return &prepared->pieces[i];
+}
+
+enum octet_status oct_prepared_unpack(const struct octet_compute *compute,
+                                      struct octet_quantized *weight, struct octet_error *err)
+{
+    return oct_unpack(compute, weight, err);
 }
 
 /* Copies a piece into its place of the whole along piece->axis, `whole` wide. */

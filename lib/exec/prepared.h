@@ -28,7 +28,7 @@ enum octet_status oct_prepared_estimate(const oct_program *program, uint64_t *co
 /* Are all numbers of parameter i held as codes, and read by nothing else? */
 bool oct_prepared_holds(const oct_prepared *prepared, size_t i);
 /* The pieces of parameter i: slice of which layer, cut along `axis` from `start` (axis -1: whole).
- */
+ * The codes may be packed alone (quant/pack.h). */
 struct oct_prepared_piece {
     size_t parameter;
     int64_t layer;
@@ -38,6 +38,10 @@ struct oct_prepared_piece {
 };
 size_t oct_prepared_count(const oct_prepared *prepared);
 const struct oct_prepared_piece *oct_prepared_piece(const oct_prepared *prepared, size_t i);
+/* Makes a copy of a piece's weight one whose codes are in order, in the compute's arena. */
+enum octet_status oct_prepared_unpack(const struct octet_compute *compute,
+                                      struct octet_quantized *weight,
+                                      struct octet_error *err) OCTET_MUST_CHECK;
 /* codes * scale of one layer of parameter i, as f32, in a slice's own order. out: a slice's
  * elements.
  */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernels/kernels.h"
+#include "quant/pack.h"
 #include "quant/panels.h"
 #include "quant/pass.h"
 
@@ -481,10 +482,11 @@ enum octet_status oct_grouped_forward(struct oct_pass *g, struct octet_error *er
         status = rhs_scales(g, &rhs.quantized.scale, &part, err);
         if (rhs.quantized.scale.dim[g->k_axis] > part.tiles)
             part.tiles = rhs.quantized.scale.dim[g->k_axis];
-        const struct octet_packed *packed = &rhs.quantized.packed;
-        if (packed->data && packed->codes == rhs.quantized.qvalue.data &&
-            packed->axis == g->k_axis && (part.tiles == 1 || g->k / part.tiles % 2 == 0))
-            part.packed = packed->data;
+        if (oct_is_packed(&rhs.quantized, &g->k_axis, 1) &&
+            (part.tiles == 1 || g->k / part.tiles % 2 == 0))
+            part.packed = rhs.quantized.packed.data;
+        else if (status == OCTET_OK)
+            status = oct_unpack(&g->op.work, &rhs.quantized, err);
     }
     if (status == OCTET_OK)
         status = oct_op_result(&g->op, &g->op.to_out, result, 2, dim, &g->op.out->out, err);

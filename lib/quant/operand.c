@@ -7,6 +7,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "quant/pack.h"
+
 const char *octet_accumulation_name(enum octet_accumulation accumulation)
 {
     return accumulation == OCTET_FAST ? "FAST" : "EXACT_ORDER";
@@ -290,10 +292,13 @@ static enum octet_status side_stats(struct oct_op *op, const struct oct_side *si
     enum octet_status status;
 
     if (side->given->is_quantized) { /* nothing to compare with: its values and scales are told */
+        struct octet_quantized plain = side->value.quantized;
         struct octet_array values;
-        status = oct_dequantize(&op->work, &side->value.quantized, &values, err);
+        status = oct_unpack(&op->work, &plain, err);
         if (status == OCTET_OK)
-            status = oct_stats_add(&op->work, &values, &side->value.quantized, 0, &stats, err);
+            status = oct_dequantize(&op->work, &plain, &values, err);
+        if (status == OCTET_OK)
+            status = oct_stats_add(&op->work, &values, &plain, 0, &stats, err);
     } else {
         /* What came, and not what a sparsity mask left of it: that is a loss too. */
         status = oct_stats_add(&op->work, &side->given->array,

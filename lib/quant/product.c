@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "quant/pack.h"
 #include "quant/panels.h"
 #include "quant/quantize.h"
 
@@ -465,20 +466,39 @@ static struct oct_gemm_side shift_side(const struct side *side, const int64_t *z
                                   .depth = zeros};
 }
 
-/* Where codes packed for just this contraction are, they are read. Tiles begin at an even k. */
-static void take_packed(const struct plan *plan, const struct oct_value *value,
-                        const struct octet_dot_dims *dims, struct side *side)
+/* Codes packed for just this contraction are read. Tiles of one axis begin at an even k. */
+static bool takes_packed(const struct plan *plan, const struct oct_value *value,
+                         const struct octet_dot_dims *dims)
 {
     const struct octet_quantized *q = &value->quantized;
+    int32_t count = dims->contracting_count;
 
-    side->is_packed = value->is_quantized && q->packed.data && q->packed.codes == q->qvalue.data &&
-                      q->qvalue.rank == 2 && dims->contracting_count == 1 &&
-                      dims->batch_count == 0 && dims->rhs_contracting[0] == q->packed.axis &&
-                      (plan->rounds == 1 || plan->k % 2 == 0);
-    if (side->is_packed)
-        side->gemm = (struct oct_gemm_side){.dtype = q->qvalue.dtype,
-                                            .data = q->packed.data,
-                                            .packed_depth = q->qvalue.dim[q->packed.axis]};
+    return value->is_quantized && dims->batch_count == 0 &&
+           oct_is_packed(q, dims->rhs_contracting, count) &&
+           (q->packed.axis == 0 || q->qvalue.rank == 2) &&
+           (plan->rounds == 1 || (count == 1 && plan->k % 2 == 0));
+}
+
+/* rhs as it is read, once the plan's tiles are known. */
+static enum octet_status take_packed(struct plan *plan, const struct oct_value *value,
+                                     const struct octet_dot_dims *dims, struct octet_error *err)
+{
+    struct side *side = &plan->rhs;
+    struct octet_compute inner = *plan->compute;
+    struct octet_quantized q = value->quantized;
+    enum octet_status status;
+
+    side->is_packed = takes_packed(plan, value, dims);
+    if (side->is_packed) {
+        side->gemm = (struct oct_gemm_side){
+            .dtype = q.qvalue.dtype, .data = q.packed.data, .packed_depth = plan->k * plan->rounds};
+    } else if (value->is_quantized && !side->gemm.data) { /* packed alone, for other products */
+        inner.arena = plan->scratch;
+        status = oct_unpack(&inner, &q, err);
+        side->gemm.data = q.qvalue.data;
+        return status;
+    }
+    return OCTET_OK;
 }
 
 /* rhs of a batch and a tile. */
@@ -579,7 +599,8 @@ static enum octet_status run(struct plan *plan, const struct oct_product *produc
         status = side_offsets(plan, &plan->lhs, err);
     if (status == OCTET_OK)
         status = side_offsets(plan, &plan->rhs, err);
-    take_packed(plan, rhs, dims, &plan->rhs);
+    if (status == OCTET_OK)
+        status = take_packed(plan, rhs, dims, err);
     if (status == OCTET_OK)
         status = result_places(plan, out, axes, &panels.places, &origins, err);
     return status == OCTET_OK ? run_rounds(plan, &panels, origins, err) : status;

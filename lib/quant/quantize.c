@@ -8,6 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "quant/layout.h"
+#include "quant/pack.h"
 #include "rules/fields.h"
 
 enum { CHUNK = OCT_SOURCE_PIECE };
@@ -468,13 +469,17 @@ enum octet_status oct_dequantize(const struct octet_compute *compute,
                                  const struct octet_quantized *quantized, struct octet_array *out,
                                  struct octet_error *err)
 {
-    struct octet_array x = quantized->qvalue, made;
+    struct octet_quantized plain = *quantized;
+    struct octet_array x, made;
     enum octet_dtype dtype = quantized->scale.dtype;
     const float *scale;
     enum octet_status status = oct_scale_values(compute, &quantized->scale, &scale, err);
 
+    if (status == OCTET_OK)
+        status = oct_unpack(compute, &plain, err);
+    x = plain.qvalue;
     if (status == OCTET_OK && quantized->zero_point.data)
-        status = oct_code_values(compute, quantized, &x, err);
+        status = oct_code_values(compute, &plain, &x, err);
     if (status == OCTET_OK)
         status = oct_array_like(compute, &x, dtype, &made, err);
     if (status == OCTET_OK)

@@ -223,8 +223,9 @@ static enum octet_status make_whole(const struct oct_parameter *p,
 
 static enum octet_status
 paste_part(const octet_session *s, size_t index,
-           const struct octet_array *(*part_of)(const struct oct_prepared_piece *piece),
-           octet_arena *arena, struct octet_array *out, struct octet_error *err)
+           const struct octet_array *(*part_of)(const struct octet_quantized *weight),
+           const struct octet_compute *compute, octet_arena *arena, struct octet_array *out,
+           struct octet_error *err)
 {
     const struct oct_parameter *p = &s->parameters->entries[index];
     enum octet_status status = OCTET_OK;
@@ -232,8 +233,13 @@ paste_part(const octet_session *s, size_t index,
 
     for (size_t i = 0; i < oct_prepared_count(s->prepared) && status == OCTET_OK; i++) {
         const struct oct_prepared_piece *piece = oct_prepared_piece(s->prepared, i);
-        const struct octet_array *part = part_of(piece);
-        if (piece->parameter != index || !part->data)
+        struct octet_quantized weight = piece->weight;
+        const struct octet_array *part = part_of(&weight);
+        if (piece->parameter != index)
+            continue;
+        if (part == &weight.qvalue)
+            status = oct_prepared_unpack(compute, &weight, err);
+        if (status != OCTET_OK || !part->data)
             continue;
         if (!made)
             status = make_whole(p, piece, part, arena, out, err);
@@ -245,19 +251,36 @@ paste_part(const octet_session *s, size_t index,
     return status;
 }
 
-static const struct octet_array *codes_of(const struct oct_prepared_piece *piece)
+static const struct octet_array *codes_of(const struct octet_quantized *weight)
 {
-    return &piece->weight.qvalue;
+    return &weight->qvalue;
 }
 
-static const struct octet_array *scale_of(const struct oct_prepared_piece *piece)
+static const struct octet_array *scale_of(const struct octet_quantized *weight)
 {
-    return &piece->weight.scale;
+    return &weight->scale;
 }
 
-static const struct octet_array *zero_point_of(const struct oct_prepared_piece *piece)
+static const struct octet_array *zero_point_of(const struct octet_quantized *weight)
 {
-    return &piece->weight.zero_point;
+    return &weight->zero_point;
+}
+
+static enum octet_status paste_parts(const octet_session *s, size_t index, octet_arena *arena,
+                                     struct octet_quantized *out, struct octet_error *err)
+{
+    struct octet_compute compute;
+    enum octet_status status = compute_begin(&compute, err);
+
+    if (status != OCTET_OK)
+        return status;
+    status = paste_part(s, index, codes_of, &compute, arena, &out->qvalue, err);
+    if (status == OCTET_OK)
+        status = paste_part(s, index, scale_of, &compute, arena, &out->scale, err);
+    if (status == OCTET_OK)
+        status = paste_part(s, index, zero_point_of, &compute, arena, &out->zero_point, err);
+    compute_end(&compute);
+    return status;
 }
 
 /* Can codes and scales of all pieces stand in one array each? Not when a parameter is cut and a
@@ -291,9 +314,7 @@ enum octet_status octet_session_quantized(const octet_session *session, size_t i
             is_one_array(s, index);
     if (*held) {
         *out = (struct octet_quantized){.qvalue = {.data = NULL}};
-        if ((status = paste_part(s, index, codes_of, arena, &out->qvalue, err)) == OCTET_OK &&
-            (status = paste_part(s, index, scale_of, arena, &out->scale, err)) == OCTET_OK)
-            status = paste_part(s, index, zero_point_of, arena, &out->zero_point, err);
+        status = paste_parts(s, index, arena, out, err);
     }
     pthread_mutex_unlock(&s->lock);
     return status;

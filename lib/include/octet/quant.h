@@ -29,11 +29,11 @@ struct octet_compute {
 struct octet_quantized {
     struct octet_array qvalue, scale;
     struct octet_array zero_point; /* of qvalue's dtype and scale's shape; data NULL: symmetric */
-    /* The same codes once more, laid out for products that contract `axis`: octet_pack. Counts as
-     * long as `codes` is qvalue.data; data NULL: not packed. */
+    /* The same codes laid out for products that contract axes [axis, axis + axis_count):
+     * octet_pack. Counts as long as `codes` is qvalue.data; data NULL: not packed. */
     struct octet_packed {
         const void *data, *codes;
-        int32_t axis;
+        int32_t axis, axis_count;
     } packed;
 };
 

@@ -9,6 +9,7 @@
 #include "exec/dense.h"
 #include "octet/quant.h"
 #include "op_case.h"
+#include "quant/pack.h"
 #include "suite.h"
 
 static const char *const equations[] = {
@@ -191,7 +192,21 @@ static struct octet_product_options options_of(const struct op_case *c,
         .rule = c->rule, .weight_operand = weight, .cotangent = &c->cotangent[0]};
 }
 
-static void run_prepared(struct op_case *c)
+/* Packed codes are the codes, in another order; told beforehand. */
+static void check_packed(struct op_case *c, const struct octet_quantized *plain,
+                         struct octet_quantized packed)
+{
+    size_t bytes = (size_t)octet_array_bytes(&plain->qvalue);
+    size_t told = oct_dense_prepared_bytes(&c->b.graph, c->node, c->rule, true);
+
+    ck_assert_uint_eq(oct_dense_prepared_bytes(&c->b.graph, c->node, c->rule, false), bytes);
+    ck_assert_uint_eq(packed.qvalue.data ? bytes : told, told);
+    ck_assert_int_eq(oct_unpack(&c->compute, &packed, &c->err), OCTET_OK);
+    check_same(&packed.qvalue, &plain->qvalue, "unpacked codes");
+    check_same(&packed.scale, &plain->scale, "scale");
+}
+
+static struct octet_quantized run_prepared_as(struct op_case *c, bool packs)
 {
     struct octet_quantized weight;
     struct octet_compute keep = c->compute;
@@ -204,15 +219,24 @@ static void run_prepared(struct op_case *c)
                                .prepared = &weight};
 
     ck_assert_int_eq(
-        oct_dense_prepare(&keep, &c->b.graph, c->node, c->rule, &c->in[1], &weight, &c->err),
+        oct_dense_prepare(&keep, &c->b.graph, c->node, c->rule, &c->in[1], packs, &weight, &c->err),
         OCTET_OK);
     memcpy(call.in, c->in, sizeof call.in);
     call.in[1].data = NULL;
-    if (weight.qvalue.data) {
+    if (weight.scale.data) {
         ck_assert_int_eq(oct_dense_forward(&call, &c->err), OCTET_OK);
-        check_same(&out, &c->out[0], "out from codes");
+        check_same(&out, &c->out[0], packs ? "out from packed codes" : "out from codes");
     }
     octet_arena_destroy(call.scratch);
+    return weight;
+}
+
+static void run_prepared(struct op_case *c)
+{
+    struct octet_quantized plain = run_prepared_as(c, false), packed = run_prepared_as(c, true);
+
+    if (plain.scale.data)
+        check_packed(c, &plain, packed);
 }
 
 static struct octet_dot_dims dims_of(const struct oct_dot_dims *from)
