@@ -175,6 +175,7 @@ static enum octet_status begin(const struct oct_op_call *call, struct dense *d,
     d->dtype = call->out[0].dtype;
     d->matmul.numerics = x->numerics && call->figures;
     d->matmul.step = x->step;
+    d->matmul.accumulation = x->accumulation;
     return status;
 }
 

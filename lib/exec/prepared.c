@@ -63,11 +63,10 @@ static enum octet_status evaluate(const struct oct_execution *execution,
 
 /* ---- making ---- */
 
-/* Are its weight's codes laid out for the CPU's kernels? */
+/* Codes are laid out for the CPU's kernels, unless a device takes them. */
 static bool packs(const struct oct_step *step)
 {
-    (void)step;
-    return true;
+    return !step->is_placed;
 }
 
 static enum octet_status prepare(oct_prepared *p, const oct_program *program,

@@ -225,6 +225,7 @@ static enum octet_status multiply(struct conv *c, const struct oct_value *lhs,
     struct oct_panels panels = {.compute = c->op.compute,
                                 .scratch = arena,
                                 .result = out,
+                                .is_fast = c->op.options->accumulation == OCTET_FAST,
                                 .rounding = out->dtype,
                                 .places.is_contiguous = true};
     int64_t rows = c->features ? octet_array_elements(out) / c->features : 0, one = 1;

@@ -92,6 +92,7 @@ enum octet_status oct_dot_forward(struct oct_pass *pass, struct octet_error *err
                                   .rhs = &pass->rhs.value,
                                   .dims = pass->matmul->dims,
                                   .result_axes = axes,
+                                  .is_fast = op->options->accumulation == OCTET_FAST,
                                   .to = &op->to_out};
 
     op->record->lhs = pass->lhs.value.quantized;
@@ -268,6 +269,7 @@ static enum octet_status multiply(struct oct_op *op, struct gradient *gradient,
                                   .result_dtype = op->config.is_quantized
                                                       ? OCTET_DTYPE_UNSPECIFIED
                                                       : gradient->x->original.dtype,
+                                  .is_fast = op->options->accumulation == OCTET_FAST,
                                   .to = to};
     oct_product_turn(&product, gradient->result_axes);
     status = oct_product_run(op->compute, &product, out, err);

@@ -315,6 +315,7 @@ static enum octet_status by_rows(struct oct_pass *g, const struct part *part, in
     struct oct_panels panels = {.compute = g->op.compute,
                                 .scratch = arena,
                                 .result = out,
+                                .is_fast = g->op.options->accumulation == OCTET_FAST,
                                 .rounding = rounding_of(g, result),
                                 .through = result};
     struct oct_panel *list = OCTET_NEW_ARRAY(arena, g->groups, struct oct_panel);
@@ -347,6 +348,7 @@ static enum octet_status by_groups(struct oct_pass *g, const struct octet_array 
     struct oct_panels panels = {.compute = g->op.compute,
                                 .scratch = arena,
                                 .result = out,
+                                .is_fast = g->op.options->accumulation == OCTET_FAST,
                                 .rounding = rounding_of(g, result),
                                 .through = result};
     struct oct_panel *list = OCTET_NEW_ARRAY(arena, g->groups, struct oct_panel);

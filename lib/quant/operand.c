@@ -24,7 +24,10 @@ enum octet_status oct_op_begin(struct oct_op *op, const struct octet_compute *co
     enum octet_dtype dtype = options->out_dtype;
 
     *op = (struct oct_op){.compute = compute, .work = *compute, .options = options, .out = out};
-    *out = (struct octet_product){.accumulation = OCTET_EXACT_ORDER, .note = ""};
+    /* Kernels that may be FAST are taken where there are any. */
+    *out = (struct octet_product){.accumulation = compute->workers->fast ? options->accumulation
+                                                                         : OCTET_EXACT_ORDER,
+                                  .note = ""};
     op->record = record ? record : &op->unused;
     *op->record = (struct oct_record){0};
     if (dtype && dtype != OCTET_DTYPE_F32 && dtype != OCTET_DTYPE_BF16 && dtype != OCTET_DTYPE_F16)

@@ -248,6 +248,7 @@ static enum octet_status multiply(struct oct_panels *panels, struct oct_panel *l
         struct oct_panel *panel = &list[i];
         panel->gemm.out = panels->sums + at;
         panel->gemm.out_stride = panel->gemm.n;
+        panel->gemm.is_fast = panels->is_fast;
         products[n++] = panel->gemm;
         if (panel->has_shift) {
             panel->shift.out = panels->shifts + at;
@@ -308,6 +309,7 @@ static enum octet_status run_fused(struct round *round, struct oct_panel *list,
     for (size_t i = 0; i < round->count; i++) {
         list[i].gemm.out = in_place ? (float *)panels->result->data + list[i].origin : NULL;
         list[i].gemm.out_stride = step;
+        list[i].gemm.is_fast = panels->is_fast;
         has_scale |= list[i].lhs_scale || list[i].rhs_scale;
         products[i] = list[i].gemm;
     }

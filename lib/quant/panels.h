@@ -34,6 +34,7 @@ struct oct_panels {
     const struct octet_compute *compute; /* results live in its arena */
     octet_arena *scratch;
     struct octet_array *result;
+    bool is_fast;              /* FAST: another order of additions will do */
     enum octet_dtype rounding; /* R: F32 or BF16 */
     /* When not unspecified: the sum and lhs' scale are rounded to this, R begins with rhs' scale.
      */

@@ -159,6 +159,7 @@ static enum octet_status begin(struct call *call, const struct octet_compute *co
                                                    .weight_operand = matmul->weight_operand,
                                                    .qwix_compatible = matmul->qwix_compatible,
                                                    .numerics = matmul->numerics,
+                                                   .accumulation = matmul->accumulation,
                                                    .cotangent = cotangent};
     call->out = (struct octet_product){0};
     call->pass.matmul = matmul;

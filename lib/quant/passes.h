@@ -27,6 +27,7 @@ struct oct_matmul {
     const struct octet_rule *rule;
     enum octet_weight_operand weight_operand;
     bool qwix_compatible, has_backward, numerics;
+    enum octet_accumulation accumulation;
     /* The step that a sparsity's start_step is compared with. Source: Qwix 0.1.8,
      * contrib/sparsity/sparsity_module.py; its update_step keeps a mask for some steps, and a
      * product keeps nothing, so the mask is made anew at each. */

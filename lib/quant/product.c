@@ -565,7 +565,10 @@ static enum octet_status run(struct plan *plan, const struct oct_product *produc
                              struct octet_array *out, struct octet_error *err)
 {
     const struct octet_dot_dims *dims = &product->dims;
-    struct oct_panels panels = {.compute = plan->compute, .scratch = plan->scratch, .result = out};
+    struct oct_panels panels = {.compute = plan->compute,
+                                .scratch = plan->scratch,
+                                .result = out,
+                                .is_fast = product->is_fast};
     int32_t axes[OCTET_ARRAY_RANK_MAX];
     const int64_t *origins;
     enum octet_status status = side_values(plan, lhs, &plan->lhs, err);

@@ -29,6 +29,7 @@ struct oct_product {
      * order. */
     const int32_t *result_axes;
     enum octet_dtype result_dtype; /* a cast of R; unspecified: R itself */
+    bool is_fast;                  /* FAST: another order of additions will do */
     /* Where the result goes, of its shape and a dtype that R (or result_dtype) is cast to; NULL or
      * data NULL: it is made. */
     const struct octet_array *to;
