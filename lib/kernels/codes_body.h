@@ -92,8 +92,8 @@ static INLINE vu32 number_code(struct oct_minifloat type, uint32_t ceiling, bool
 
     if (via_bf16) {
         vf32 binade = vu32_float(vu32_and(vf32_bits(a), vu32_set1(kept)));
-        vf32 sum = vf32_fma(binade, vf32_set1(0x1p16f), a);
-        a = vf32_fma(binade, vf32_set1(-0x1p16f), sum);
+        vf32 sum = vf32_fma_loose(binade, vf32_set1(0x1p16f), a);
+        a = vf32_fma_loose(binade, vf32_set1(-0x1p16f), sum);
     }
     vu32 bits = vu32_and(vf32_bits(a), vu32_set1(kept));
 #ifdef VF32_HAS_RANGE
@@ -101,7 +101,7 @@ static INLINE vu32 number_code(struct oct_minifloat type, uint32_t ceiling, bool
 #else
     bits = vu32_max(bits, vu32_set1(least));
 #endif
-    vf32 sum = vf32_fma(vu32_float(bits), vf32_set1(magic), a);
+    vf32 sum = vf32_fma_loose(vu32_float(bits), vf32_set1(magic), a);
     vu32 code = vu32_add(vf32_bits(sum), vu32_shr(bits, type.shift));
     vu32 sign = vu32_shr(vf32_bits(x), type.sign_shift);
     return vu32_join(code_bits, code, sign);

@@ -259,18 +259,21 @@ static void amax_columns(enum octet_dtype dtype, size_t n, const void *x, float 
 
 /* ---- quantize ---- */
 
-/* Where x is NaN the factor becomes 1: which NaN a CPU keeps of two depends on the order in which
- * a compiler names them, and the code shows its sign. */
+/* The code shows a NaN's sign. Which NaN a CPU keeps of two depends on the order in which a
+ * compiler names them, and the sign of the NaN that Inf * 0 makes on the CPU: it is x, else the
+ * factor, else minus. */
 static __attribute__((noinline, cold)) vf32 product_with_nan(vf32 value, vf32 inverse)
 {
-    vu32 factor = vu32_select(is_nan(vf32_bits(value)), vu32_set1(0x3f800000u), vf32_bits(inverse));
-    return vf32_mul(value, vu32_float(factor));
+    vf32 product = vf32_mul(value, inverse);
+    vu32 made = vu32_select(is_nan(vf32_bits(product)), vu32_set1(0xffc00000u), vf32_bits(product));
+    vu32 given = vu32_select(is_nan(vf32_bits(inverse)), vf32_bits(inverse), made);
+    return vu32_float(vu32_select(is_nan(vf32_bits(value)), vf32_bits(value), given));
 }
 
 static INLINE vu32 quantized(enum octet_dtype dtype, enum octet_dtype qtype, const void *x,
                              vf32 inverse)
 {
-    vf32 value = load(dtype, x), product = vf32_mul(value, inverse);
+    vf32 value = load(dtype, x), product = vf32_mul_loose(value, inverse); /* 2^-126 has code 0 */
 
     if (__builtin_expect(vf32_any_nan(product), 0))
         return saturate_code(qtype, dtype, false, product_with_nan(value, inverse));
@@ -287,8 +290,8 @@ static INLINE void quantize_four(enum octet_dtype dtype, enum octet_dtype qtype,
 
 #pragma GCC unroll 4
     for (size_t v = 0; v < 4; v++)
-        product[v] = vf32_mul(load(dtype, x + v * VL * bytes),
-                              stride ? vf32_load(inverse + v * VL) : factor);
+        product[v] = vf32_mul_loose(load(dtype, x + v * VL * bytes),
+                                    stride ? vf32_load(inverse + v * VL) : factor);
     if (__builtin_expect(vf32_any_nan_x4(product), 0)) {
         for (size_t v = 0; v < 4; v++)
             four[v] = quantized(dtype, qtype, x + v * VL * bytes,

@@ -46,9 +46,8 @@ static uint32_t cpu_features(void)
 {
     uint32_t has = 0;
 
-    if (!cpuinfo_initialize())
-        return 0;
-#define HAS(name) has |= cpuinfo_has_x86_##name() ? OCT_CPU_BIT(name) : 0;
+    (void)cpuinfo_initialize(); /* if it fails there are the features that every such CPU has */
+#define HAS(name) has |= OCT_CPU_HAS(name) ? OCT_CPU_BIT(name) : 0;
     OCT_CPU_FEATURES(HAS)
 #undef HAS
     return has;
@@ -113,8 +112,8 @@ static bool try_round(const struct oct_gemm_path *path, bool pairs, int round, u
     for (size_t c = 0; c < width; c++) {
         float sum = 0;
         for (size_t k = 0; k < DEPTH; k += 2) {
-            sum = fmaf(rows_in[k + 1], columns_in[k + 1][c], sum);
-            sum = fmaf(rows_in[k], columns_in[k][c], sum);
+            sum = oct_fma(rows_in[k + 1], columns_in[k + 1][c], sum);
+            sum = oct_fma(rows_in[k], columns_in[k][c], sum);
         }
         if (!same(sum, tile[c]))
             return false;

@@ -8,6 +8,7 @@
  *            up to DIRECT_ROWS rows: DIRECT(X), X(1) ... and, for more columns at once where one
  *            unit of 2 * VL does not fill the pipelines, DIRECT_WIDE(X), X(rows, units)
  *   UNROLL   pragma: without it the sums of a tile do not stay in registers */
+#include "base/float_env.h"
 
 enum { NR = NV * VL, PACKED_AHEAD = 512 /* bytes of packed codes asked for early */ };
 
@@ -68,7 +69,7 @@ static INLINE void split(enum octet_dtype dtype, const char *codes, vf32 even[2]
 
 /* The order of additions is the contract (gemm.h): one chain for each sum, the odd k of a pair
  * first. More chains would be faster where rows are few, and the bits would depend on them. */
-static INLINE void tile_f32(size_t rows, size_t vectors, size_t pairs, const float *a,
+static INLINE void tile_f32(size_t rows, size_t vectors, bool loose, size_t pairs, const float *a,
                             const float *b, size_t panel_bytes, float *tile)
 {
     const size_t panel = panel_bytes / sizeof(float);
@@ -86,16 +87,28 @@ static INLINE void tile_f32(size_t rows, size_t vectors, size_t pairs, const flo
             {
                 vf32 row = vf32_set1(ak[r]);
                 UNROLL for (size_t v = 0; v < vectors; v++) sums[r * vectors + v] =
-                    vf32_fma(row, column[v], sums[r * vectors + v]);
+                    loose ? vf32_fma_loose(row, column[v], sums[r * vectors + v])
+                          : vf32_fma(row, column[v], sums[r * vectors + v]);
             }
         }
     }
     UNROLL for (size_t s = 0; s < rows * vectors; s++) vf32_store(tile + s * VL, sums[s]);
 }
 
+/* Loosely; if that was not enough, once more, row by row. */
+static INLINE void checked_f32(size_t rows, size_t vectors, size_t pairs, const float *a,
+                               const float *b, size_t panel_bytes, float *tile)
+{
+    loose_begin();
+    tile_f32(rows, vectors, true, pairs, a, b, panel_bytes, tile);
+    if (loose_failed())
+        for (size_t r = 0; r < rows; r++)
+            tile_f32(1, vectors, false, pairs, a + r, b, panel_bytes, tile + r * vectors * VL);
+}
+
 #if PAIRS
-static INLINE void tile_bf16(size_t rows, size_t vectors, size_t pairs, const uint32_t *a,
-                             const uint32_t *b, size_t panel_bytes, float *tile)
+static INLINE void checked_bf16(size_t rows, size_t vectors, size_t pairs, const uint32_t *a,
+                                const uint32_t *b, size_t panel_bytes, float *tile)
 {
     const size_t panel = panel_bytes / sizeof(uint32_t);
     vf32 sums[MR * NV];
@@ -120,7 +133,7 @@ static INLINE void tile_bf16(size_t rows, size_t vectors, size_t pairs, const ui
     static void path##_##rows##x##panels(size_t pairs, const void *a, const void *b,               \
                                          size_t panel_bytes, float *tile)                          \
     {                                                                                              \
-        tile_##path(rows, (panels)*NV, pairs, a, b, panel_bytes, tile);                            \
+        checked_##path(rows, (panels)*NV, pairs, a, b, panel_bytes, tile);                         \
     }
 #define TILE_F32(rows) TILE(f32, rows, 1)
 #define TILE_F32_WIDE(rows, panels) TILE(f32, rows, panels)
@@ -337,8 +350,8 @@ static INLINE void thin_chains(size_t depth, const float *row, size_t columns,
         for (size_t j = 0; j < columns; j++) {
             bool has_odd = k + 1 < depth;
             float high = has_odd ? row[k + 1] : 0, other = has_odd ? column[j][k + 1] : 0;
-            sum[j] = __builtin_fmaf(high, other, sum[j]);
-            sum[j] = __builtin_fmaf(row[k], column[j][k], sum[j]);
+            sum[j] = oct_fma(high, other, sum[j]);
+            sum[j] = oct_fma(row[k], column[j][k], sum[j]);
         }
     memcpy(sums, sum, columns * sizeof *sums);
 }
@@ -442,7 +455,11 @@ static INLINE void pack_along_depth(enum octet_dtype dtype, bool pairs,
     const size_t entries = pairs ? (view->depth_count + 1) / 2 : (view->depth_count + 1) / 2 * 2;
     const size_t turned = (entries + VL - 1) / VL * VL; /* of each row */
 
-    for (size_t at = 0; at < width; at += VL) {
+    const size_t groups = (width + VL - 1) / VL;
+
+    for (size_t g = 0; g < groups; g++) {
+        /* The last group first: what it stores past width belongs to the others. */
+        const size_t at = (width % VL ? groups - 1 - g : g) * VL;
         for (size_t r = 0; r < VL; r++) {
             if (at + r >= count) {
                 memset(scratch->rows[r], 0, turned * sizeof scratch->rows[r][0]);

@@ -7,6 +7,8 @@
 
 #include "kernels/kernels.h"
 
+#if defined(__x86_64__)
+#define OCT_CPU_HAS(name) cpuinfo_has_x86_##name()
 #define OCT_CPU_FEATURES(X)                                                                        \
     X(avx2)                                                                                        \
     X(fma3)                                                                                        \
@@ -17,6 +19,12 @@
     X(avx512dq)                                                                                    \
     X(avx512vbmi)                                                                                  \
     X(avx512bf16)
+#elif defined(__aarch64__)
+#define OCT_CPU_HAS(name) cpuinfo_has_arm_##name()
+#define OCT_CPU_FEATURES(X) X(neon)
+#else
+#error "the kernel sets of this architecture are not known"
+#endif
 
 enum oct_cpu_feature {
 #define OCT_CPU_ENUM(name) OCT_CPU_##name,
@@ -26,6 +34,7 @@ enum oct_cpu_feature {
 };
 
 #define OCT_CPU_BIT(name) (1u << OCT_CPU_##name)
+#if defined(__x86_64__)
 #define OCT_CPU_AVX2 (OCT_CPU_BIT(avx2) | OCT_CPU_BIT(fma3) | OCT_CPU_BIT(f16c))
 #define OCT_CPU_AVX512                                                                             \
     (OCT_CPU_AVX2 | OCT_CPU_BIT(avx512f) | OCT_CPU_BIT(avx512bw) | OCT_CPU_BIT(avx512vl) |         \
@@ -36,6 +45,11 @@ enum oct_cpu_feature {
     X(avx2, OCT_CPU_AVX2)                                                                          \
     X(avx512, OCT_CPU_AVX512)                                                                      \
     X(avx512bf16, OCT_CPU_AVX512 | OCT_CPU_BIT(avx512vbmi) | OCT_CPU_BIT(avx512bf16))
+#else
+#define OCT_KERNEL_SETS(X)                                                                         \
+    X(scalar, 0u)                                                                                  \
+    X(neon, OCT_CPU_BIT(neon))
+#endif
 
 #define OCT_KERNELS_DECLARE(name, needs) extern const struct oct_kernels oct_kernels_##name;
 OCT_KERNEL_SETS(OCT_KERNELS_DECLARE)

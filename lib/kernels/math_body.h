@@ -19,7 +19,7 @@ static INLINE vf32 polynomial(vf32 x, const float *c, int count)
 
 #pragma GCC unroll 16
     for (int i = count - 2; i >= 0; i--)
-        sum = vf32_add(vf32_mul(sum, x), C(c[i]));
+        sum = vf32_add(vf32_mul_loose(sum, x), C(c[i]));
     return sum;
 }
 
@@ -32,9 +32,10 @@ static INLINE vf32 exp_of(vf32 x)
                               0x1.6a2318p-10f};
     const vf32 largest = C(0x1.62e42ep+6f), least = C(-0x1.5d589ep+6f), magic = C(0x1.8p23f);
     vf32 y = vf32_min(vf32_max(x, least), largest);
-    vf32 turned = vf32_add(vf32_mul(y, C(0x1.715476p0f)), magic), n = vf32_sub(turned, magic);
-    vf32 r = vf32_sub(vf32_sub(y, vf32_mul(n, C(0x1.63p-1f))), vf32_mul(n, C(-0x1.bd0106p-13f)));
-    vf32 p = vf32_add(vf32_mul(polynomial(r, c, 5), vf32_mul(r, r)), r);
+    vf32 turned = vf32_add(vf32_mul_loose(y, C(0x1.715476p0f)), magic), n = vf32_sub(turned, magic);
+    vf32 r = vf32_sub(vf32_sub(y, vf32_mul_loose(n, C(0x1.63p-1f))),
+                      vf32_mul_loose(n, C(-0x1.bd0106p-13f)));
+    vf32 p = vf32_add(vf32_mul_loose(polynomial(r, c, 5), vf32_mul_loose(r, r)), r);
     vu32 bits = vu32_add(vf32_bits(vf32_add(p, C(1))), vu32_shl(vf32_bits(turned), 23));
     vf32 e = vf32_select(vf32_above(x, largest), vu32_float(vu32_set1(F32_INF)), vu32_float(bits));
 
@@ -53,11 +54,12 @@ static INLINE vf32 log_of(vf32 x)
     vu32 mantissa = vu32_add(vu32_and(above, vu32_set1(0x007fffff)), half);
     vu32 exponent = vu32_sub(vu32_shr(vu32_add(above, vu32_set1(0x40000000)), 23), vu32_set1(128));
     vf32 e = vf32_from_s32(exponent), f = vf32_sub(vu32_float(mantissa), C(1));
-    vf32 square = vf32_mul(f, f), p = vf32_mul(polynomial(f, c, 9), vf32_mul(square, f));
-    vf32 y = vf32_add(p, vf32_mul(e, C(-0x1.bd0106p-13f)));
+    vf32 square = vf32_mul_loose(f, f),
+         p = vf32_mul_loose(polynomial(f, c, 9), vf32_mul_loose(square, f));
+    vf32 y = vf32_add(p, vf32_mul_loose(e, C(-0x1.bd0106p-13f)));
 
-    y = vf32_sub(y, vf32_mul(square, C(0.5f)));
-    y = vf32_add(vf32_add(f, y), vf32_mul(e, C(0x1.63p-1f)));
+    y = vf32_sub(y, vf32_mul_loose(square, C(0.5f)));
+    y = vf32_add(vf32_add(f, y), vf32_mul_loose(e, C(0x1.63p-1f)));
     y = vf32_select(vf32_above(C(0x1p-126f), x), vu32_float(vu32_set1(0xff800000u)), y);
     y = vf32_select(vf32_above(C(-0x1p-127f), x), vu32_float(vu32_set1(OCT_F32_NAN)), y);
     y = vf32_select(vf32_above(x, C(0x1.fffffep127f)), x, y);
@@ -70,8 +72,9 @@ static INLINE vf32 tanh_of(vf32 x)
     static const float c[] = {-0x1.555532p-2f, 0x1.110726p-3f, -0x1.b83c5ap-5f, 0x1.52269ap-6f,
                               -0x1.75e1ccp-8f};
     vu32 sign = vu32_and(vf32_bits(x), vu32_set1(0x80000000u));
-    vf32 size = vu32_float(vu32_and(vf32_bits(x), vu32_set1(F32_ABS))), square = vf32_mul(x, x);
-    vf32 small = vf32_add(vf32_mul(polynomial(square, c, 5), vf32_mul(square, x)), x);
+    vf32 size = vu32_float(vu32_and(vf32_bits(x), vu32_set1(F32_ABS))),
+         square = vf32_mul_loose(x, x);
+    vf32 small = vf32_add(vf32_mul_loose(polynomial(square, c, 5), vf32_mul_loose(square, x)), x);
     vf32 e = exp_of(vf32_add(size, size));
     vf32 large = vf32_sub(C(1), vf32_div(C(2), vf32_add(e, C(1))));
 
@@ -102,7 +105,7 @@ static INLINE vf32 sigmoid_of(vf32 x)
 
 static INLINE vf32 gelu_argument(vf32 x)
 {
-    vf32 slope = vf32_add(C(GELU_LINEAR), vf32_mul(C(GELU_CUBIC), vf32_mul(x, x)));
+    vf32 slope = vf32_add(C(GELU_LINEAR), vf32_mul_loose(C(GELU_CUBIC), vf32_mul_loose(x, x)));
     return vf32_mul(x, slope);
 }
 
@@ -132,7 +135,7 @@ static INLINE vf32 gate_backward(enum oct_gate gate, vf32 x, vf32 y)
         return vf32_mul(y, vf32_add(g.s, vf32_mul(vf32_mul(x, g.s), g.rest)));
     case OCT_GATE_gelu: /* s + x s (1 - s) d(2u)/dx */
         g = sigmoid_pair(gelu_argument(x));
-        slope = vf32_add(C(GELU_LINEAR), vf32_mul(C(3 * GELU_CUBIC), vf32_mul(x, x)));
+        slope = vf32_add(C(GELU_LINEAR), vf32_mul_loose(C(3 * GELU_CUBIC), vf32_mul_loose(x, x)));
         slope = vf32_mul(vf32_mul(vf32_mul(x, g.s), g.rest), slope);
         return vf32_mul(y, vf32_add(g.s, slope));
     case OCT_GATE_relu: /* 0 at 0, as jax.nn.relu's */

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/float_env.h"
 #include "dtypes/codes.h"
 #include "kernels/words.h"
 #include "octet/dtype.h"
@@ -54,7 +55,7 @@ static inline vf32 vf32_zero(void)
 }
 static inline vf32 vf32_mul(vf32 a, vf32 b)
 {
-    return a * b;
+    return oct_mul(a, b);
 }
 static inline vf32 vf32_add(vf32 a, vf32 b)
 {
@@ -94,7 +95,7 @@ static inline bool vmask_all(vmask m)
 }
 static inline vf32 vf32_fma(vf32 a, vf32 b, vf32 c)
 {
-    return fmaf(a, b, c);
+    return oct_fma(a, b, c);
 }
 static inline vu32 vf32_bits(vf32 v)
 {

@@ -19,6 +19,7 @@ void add_elementwise_tests(Suite *suite);
 void add_gemm_tests(Suite *suite);
 void add_find_tests(Suite *suite);
 void add_math_tests(Suite *suite);
+void add_tiny_tests(Suite *suite);
 
 /* The index-th set if this CPU can run it; NULL if not. Stop when octet_kernel_set_name is NULL. */
 static inline const struct oct_kernels *set_at(size_t index)

@@ -17,6 +17,7 @@ int main(void)
     add_elementwise_tests(suite);
     add_gemm_tests(suite);
     add_math_tests(suite);
+    add_tiny_tests(suite);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
