@@ -78,8 +78,8 @@ TCase *pass_tests(void);
 TCase *torture_tests(void);
 
 /* Random cases of a kind: one in eight under sanitizers, which look at memory and threads, not at
- * numbers. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+ * numbers, and in an emulator, which is slow. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(OCTET_EMULATED)
 #define SEEDS(count) ((count) / 8)
 #else
 #define SEEDS(count) (count)

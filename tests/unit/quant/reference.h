@@ -31,6 +31,17 @@ struct ref_value {
 };
 
 /* What is below f32's normal range counts as zero, before and after each step; ties to even. */
+#if defined(__aarch64__)
+enum { REF_ENV = 1 << 24 };
+static inline unsigned ref_env(void)
+{
+    return (unsigned)__builtin_aarch64_get_fpcr();
+}
+static inline void ref_env_set(unsigned env)
+{
+    __builtin_aarch64_set_fpcr(env);
+}
+#else
 enum { REF_ENV = 0x9fc0 };
 static inline unsigned ref_env(void)
 {
@@ -40,6 +51,7 @@ static inline void ref_env_set(unsigned env)
 {
     __builtin_ia32_ldmxcsr(env);
 }
+#endif
 
 void ref_clear(void);
 struct ref ref_make(enum octet_dtype dtype, int32_t rank, const int64_t *dim);
