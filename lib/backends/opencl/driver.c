@@ -23,7 +23,7 @@ struct context {
     cl_device_id device;
     cl_context context;
     cl_program program;
-    char device_name[NAME_BYTES], driver_name[3 * NAME_BYTES];
+    char device_name[NAME_BYTES], driver_name[3 * NAME_BYTES + 16];
     uint64_t buffer_bytes_max;
     _Atomic bool is_lost; /* set once, read by all; only the text of an error depends on it */
 };
