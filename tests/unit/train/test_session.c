@@ -380,7 +380,8 @@ START_TEST(memory_beyond_the_peak_is_asked_for)
 {
     struct account account = {0, 0};
     struct octet_session_account asked = {&account, account_take, account_give};
-    struct octet_session_options options = {.mode = OCTET_SESSION_TRAIN, .account = &asked};
+    struct octet_session_options options = {
+        .mode = OCTET_SESSION_TRAIN, .account = &asked, .threads = 2};
     octet_session *s = create(SETTINGS(TINY_SETTINGS), &options);
     struct octet_batch planned = fixture_batch(&f, 2, 16, 64, 2);
     struct octet_batch large = fixture_batch(&f, 32, 64, 64, 2);
