@@ -165,15 +165,15 @@ static const struct kind {
     const char *about;   /* NULL: run says it */
 } kinds[] = {
     {"gemm", bench_gemm, WITH_SETS | WITH_BLAS | WITH_PEAKS,
-     "shape dtype layout kernels core cold runs threads", NULL},
+     "shape dtype layout kernels core cold runs threads backend", NULL},
     {"gemv", bench_gemv, WITH_SETS | WITH_BLAS | WITH_PEAKS,
      "shape dtype layout kernels core cold runs threads", NULL},
     {"gmm", bench_gmm, WITH_SETS | WITH_BLAS | WITH_PEAKS,
-     "shape experts top dtype layout kernels core cold runs threads", NULL},
+     "shape experts top dtype layout kernels core cold runs threads backend", NULL},
     {"vjp", bench_vjp, WITH_SETS | WITH_BLAS | WITH_PEAKS,
-     "shape dtype kernels core cold runs threads", NULL},
-    {"quantize", bench_quantize, WITH_SETS | WITH_PEAKS, "shape dtype kernels cold runs threads",
-     NULL},
+     "shape dtype kernels core cold runs threads backend", NULL},
+    {"quantize", bench_quantize, WITH_SETS | WITH_PEAKS,
+     "shape dtype kernels cold runs threads backend", NULL},
     {"peaks", bench_list_peaks, WITH_PEAKS, "threads", NULL},
     {"step", bench_step, 0, "model arm dtype runs threads",
      "step: a training step and a forward pass of small DeepSeek models with an MTP layer: tiny "
@@ -222,7 +222,8 @@ static enum octet_status check_options(const struct kind *kind, const struct arg
                  {"experts", a->experts > 0},
                  {"top", a->top > 0},
                  {"model", a->bench_model != NULL},
-                 {"arm", a->arm != NULL}};
+                 {"arm", a->arm != NULL},
+                 {"backend", a->backend != NULL}};
 
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         if (given[i].is_given && !is_word(kind->options, given[i].name))
@@ -255,6 +256,8 @@ static enum octet_status run_kind(struct bench *bench, const struct kind *kind,
     bench->cold = a->cold;
     bench->about = kind->about;
     bench->peaks.read_gbytes_per_s = NAN;
+    if (status == OCTET_OK)
+        status = bench_open_backend(bench, err);
     if (status == OCTET_OK && (kind->with & WITH_SETS))
         status = bench_open_sets(bench, err);
     if (status == OCTET_OK && (kind->with & WITH_BLAS))

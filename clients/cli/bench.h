@@ -7,6 +7,7 @@
 #define OCTET_CLI_BENCH_H
 
 #include "blas.h"
+#include "octet/backend.h"
 #include "session.h"
 
 enum {
@@ -64,7 +65,9 @@ struct bench {
     const char *about; /* what is compared with what; above the table */
     struct bench_peaks peaks;
     int32_t threads;
-    bool cold; /* caches are emptied before each turn */
+    bool cold;              /* caches are emptied before each turn */
+    octet_backend *backend; /* NULL: none; else it runs beside the best set of the CPU */
+    char backend_peer[32];  /* "cpu-avx512bf16" */
     size_t set_count, peer_count;
     struct bench_set sets[BENCH_SETS_MAX];
     struct blas peers[BENCH_PEERS_MAX];
@@ -72,7 +75,8 @@ struct bench {
     size_t shape_count, pair_count;
     struct bench_shape shapes[BENCH_SHAPES_MAX];
     enum octet_dtype pairs[BENCH_PAIRS_MAX][2]; /* lhs, rhs */
-    bool rhs_kn, rhs_nk;
+    size_t layout_count;
+    enum bench_layout { BENCH_KN, BENCH_NK, BENCH_PACKED } layouts[3]; /* of rhs */
     char *sweep; /* [sweep_bytes], read to empty caches */
     size_t sweep_bytes;
     size_t count;
@@ -97,13 +101,19 @@ enum octet_status bench_choose(struct bench *bench, int part_count, const char *
 /* One type, "e4m3" or "float8_e4m3fn". Errors: INVALID_ARGUMENT. */
 enum octet_status bench_dtype(const char *text, size_t length, enum octet_dtype *out,
                               struct octet_error *err) OCTET_MUST_CHECK;
-/* Workers of all kernel sets, or of --kernels. Errors: INVALID_ARGUMENT. */
+/* The device of --backend, "cuda" or "opencl:1", in place of kernel sets. Errors: those of
+ * octet_backend_open. */
+enum octet_status bench_open_backend(struct bench *bench, struct octet_error *err) OCTET_MUST_CHECK;
+/* Workers of all kernel sets, or of --kernels; with a backend those of the best, which help it.
+ * Errors: INVALID_ARGUMENT. */
 enum octet_status bench_open_sets(struct bench *bench, struct octet_error *err) OCTET_MUST_CHECK;
 /* OpenBLAS with the kernels for Haswell and for the best AVX-512 core of this CPU, or those of
  * --core. Nothing where it is not installed, which standard error tells. Errors: INVALID_ARGUMENT
  * of --core. */
 enum octet_status bench_open_peers(struct bench *bench, struct octet_error *err) OCTET_MUST_CHECK;
 void bench_close(struct bench *bench);
+/* Whom the run is compared with, for a legend; what: that OpenBLAS does. */
+const char *bench_peer_text(const struct bench *bench, const char *what);
 
 /* ---- bench_turns.c: measuring ---- */
 
@@ -126,8 +136,8 @@ enum octet_status bench_turns(struct bench *bench, struct bench_side *sides, siz
                               struct octet_error *err) OCTET_MUST_CHECK;
 /* What is compared: run by each kernel set, by each copy of OpenBLAS or by another peer. */
 struct bench_work {
-    enum octet_status (*ours)(void *user, const struct octet_compute *compute,
-                              struct octet_error *err);
+    enum octet_status (*ours)(void *user, octet_backend *backend, /* NULL: on the CPU */
+                              const struct octet_compute *compute, struct octet_error *err);
     void (*blas)(void *user, const struct blas *blas); /* NULL: it has no part in it */
     void (*other)(void *user);                         /* NULL: none */
     const char *other_name;
@@ -140,7 +150,8 @@ struct bench_work {
 };
 
 /* All kernel sets and all peers in turns; then work->add for each set, the best first, beside each
- * peer. With several threads the peer is the same set with one. arena: for what is needed here. */
+ * peer. With several threads the peer is the same set with one, with a backend it is the CPU.
+ * arena: for what is needed here. */
 enum octet_status bench_compare(struct bench *bench, octet_arena *arena,
                                 const struct bench_work *work,
                                 struct octet_error *err) OCTET_MUST_CHECK;
@@ -187,6 +198,8 @@ enum octet_status bench_rpc(struct bench *bench, struct octet_error *err) OCTET_
 
 /* f32 numbers of a bell-like distribution, the same in every run. */
 void bench_fill(float *to, size_t count, uint64_t seed);
+/* "[k,n]", "[n,k]", "packed"; with groups "[g,k,n]". */
+const char *bench_layout_name(enum bench_layout layout, bool groups);
 /* values [count of dim] as an operand of that type: codes with a scale for each index of the axes
  * of `channels` (F8_*, S8), or values of BF16 or F32 as they are. All in the arena. */
 enum octet_status bench_operand(struct bench *bench, octet_arena *arena, float *values,
@@ -194,5 +207,9 @@ enum octet_status bench_operand(struct bench *bench, octet_arena *arena, float *
                                 const int32_t *channels, size_t channel_count,
                                 struct octet_operand *out,
                                 struct octet_error *err) OCTET_MUST_CHECK;
+
+/* Packs the codes of rhs, whose contracted axis is given, once for all runs. */
+enum octet_status bench_pack(struct bench *bench, octet_arena *arena, struct octet_operand *rhs,
+                             int32_t axis, struct octet_error *err) OCTET_MUST_CHECK;
 
 #endif

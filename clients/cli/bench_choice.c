@@ -107,14 +107,23 @@ static enum octet_status add_pairs(struct bench *bench, const char *text, struct
     return status;
 }
 
+/* One that the options' table lists; packed where none was given: it is what a session holds. */
+static void choose_layouts(struct bench *bench, const char *given)
+{
+    static const char *const names[] = {"kn", "nk", "packed"};
+
+    for (int i = 0; i < 3; i++)
+        if (given ? strcmp(given, names[i]) == 0 || strcmp(given, "all") == 0 : i == BENCH_PACKED)
+            bench->layouts[bench->layout_count++] = (enum bench_layout)i;
+}
+
 enum octet_status bench_choose(struct bench *bench, int part_count, const char *shapes,
                                const char *dtypes, struct octet_error *err)
 {
     const struct arguments *a = bench->session->arguments;
     enum octet_status status = OCTET_OK;
 
-    bench->rhs_kn = !a->layout || strcmp(a->layout, "nk") != 0;
-    bench->rhs_nk = a->layout && strcmp(a->layout, "kn") != 0;
+    choose_layouts(bench, a->layout);
     for (size_t i = 0; i < a->shapes.count && status == OCTET_OK; i++)
         status = add_shapes(bench, part_count, a->shapes.items[i], err);
     if (!a->shapes.count)
@@ -157,10 +166,61 @@ static enum octet_status check_list(const char *list, struct octet_error *err)
     }
 }
 
+/* The one set beside a backend: its workers do what the host has to do, and are the peer. */
+static enum octet_status open_helpers(struct bench *bench, struct octet_error *err)
+{
+    struct bench_set *set = &bench->sets[0];
+    enum octet_status status = octet_workers_create(bench->session->arguments->kernels,
+                                                    bench->threads, &set->workers, err);
+
+    if (status != OCTET_OK)
+        return status;
+    set->name = octet_backend_facts(bench->backend)->name;
+    bench->set_count = 1;
+    snprintf(bench->backend_peer, sizeof bench->backend_peer, "cpu-%s",
+             octet_workers_kernels(set->workers));
+    return OCTET_OK;
+}
+
+enum octet_status bench_open_backend(struct bench *bench, struct octet_error *err)
+{
+    const char *given = bench->session->arguments->backend, *colon;
+
+    if (!given)
+        return OCTET_OK;
+    colon = strchr(given, ':');
+    const struct octet_backend_options how = {.device = colon ? colon + 1 : NULL};
+    char *name = octet_arena_copy(bench->session->arena, given,
+                                  colon ? (size_t)(colon - given) : strlen(given));
+    if (!name)
+        return octet_arena_exhausted(bench->session->arena, err);
+    struct octet_error why = {.status = OCTET_OK};
+    enum octet_status status = octet_backend_open(name, &how, &bench->backend, &why);
+    return status == OCTET_OK
+               ? status
+               : octet_fail(err, status, NULL, "option --backend: '%s': %s", given, why.text);
+}
+
+const char *bench_peer_text(const struct bench *bench, const char *what)
+{
+    octet_arena *arena = bench->session->arena;
+
+    if (bench->backend)
+        return octet_arena_format(arena,
+                                  "the CPU, %s, threads: %d; arrays are the host's on both sides",
+                                  bench->backend_peer + strlen("cpu-"), (int)bench->threads);
+    if (bench->threads > 1)
+        return "the same with one thread";
+    return octet_arena_format(arena, "%s of OpenBLAS on float32, one thread each", what);
+}
+
 enum octet_status bench_open_sets(struct bench *bench, struct octet_error *err)
 {
     const char *list = bench->session->arguments->kernels, *name;
     enum octet_status status = list ? check_list(list, err) : OCTET_OK;
+
+    if (status == OCTET_OK && bench->backend)
+        return open_helpers(bench, err);
 
     for (size_t i = 0; status == OCTET_OK && (name = octet_kernel_set_name(i)); i++) {
         struct bench_set *set = &bench->sets[bench->set_count];
@@ -182,6 +242,7 @@ void bench_close(struct bench *bench)
         octet_workers_destroy(bench->sets[i].workers);
         octet_workers_destroy(bench->sets[i].one);
     }
+    octet_backend_close(bench->backend);
 }
 
 /* ---- peers ---- */
@@ -211,7 +272,7 @@ enum octet_status bench_open_peers(struct bench *bench, struct octet_error *err)
     const char *list = bench->session->arguments->core;
     enum octet_status status = OCTET_OK;
 
-    if (bench->threads > 1) /* compared with one thread of its own */
+    if (bench->threads > 1 || bench->backend) /* compared with itself */
         return OCTET_OK;
     for (const char *at = list; at && status == OCTET_OK; at++) {
         size_t length = strcspn(at, ",");

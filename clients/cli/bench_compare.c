@@ -6,6 +6,7 @@
 /* Octet's side. */
 struct ours {
     const struct bench_work *work;
+    octet_backend *backend; /* NULL: on the CPU */
     struct octet_compute compute;
 };
 
@@ -30,7 +31,7 @@ static enum octet_status run_ours(void *user, struct octet_error *err)
     const struct ours *ours = user;
 
     octet_arena_reset(ours->compute.arena);
-    return ours->work->ours(ours->work->user, &ours->compute, err);
+    return ours->work->ours(ours->work->user, ours->backend, &ours->compute, err);
 }
 
 static enum octet_status run_peer(void *user, struct octet_error *err)
@@ -54,8 +55,8 @@ static bool takes_part(const struct bench_set *set, const struct bench_work *wor
 
 /* Pages of its working memory come now, not while it is measured, and serve each run again. */
 static enum octet_status add_ours(struct bench *bench, octet_arena *arena, struct sides *sides,
-                                  const struct bench_work *work, octet_workers *workers,
-                                  struct octet_error *err)
+                                  const struct bench_work *work, octet_backend *backend,
+                                  octet_workers *workers, struct octet_error *err)
 {
     struct ours *ours = &sides->ours[sides->ours_count];
     void *memory = octet_arena_alloc_unset(arena, work->scratch_bytes);
@@ -65,7 +66,7 @@ static enum octet_status add_ours(struct bench *bench, octet_arena *arena, struc
     if (!scratch)
         return octet_arena_exhausted(arena, err);
     memset(memory, 0, work->scratch_bytes);
-    *ours = (struct ours){work, {scratch, workers, bench->session->cancel}};
+    *ours = (struct ours){work, backend, {scratch, workers, bench->session->cancel}};
     sides->all[sides->count++] = (struct bench_side){.run = run_ours, .user = ours};
     sides->ours_count++;
     return OCTET_OK;
@@ -81,6 +82,12 @@ static void add_peer(struct sides *sides, const struct bench_work *work, const s
     sides->all[sides->count++] = (struct bench_side){.run = run_peer, .user = &sides->peers[at]};
 }
 
+/* Is each set compared with itself: one thread, or the CPU in place of the backend? */
+static bool is_own_peer(const struct bench *bench)
+{
+    return bench->threads > 1 || bench->backend;
+}
+
 static enum octet_status find_sides(struct bench *bench, octet_arena *arena, struct sides *sides,
                                     const struct bench_work *work, struct octet_error *err)
 {
@@ -89,10 +96,14 @@ static enum octet_status find_sides(struct bench *bench, octet_arena *arena, str
     for (size_t i = 0; i < bench->set_count && status == OCTET_OK; i++)
         if (takes_part(&bench->sets[i], work)) {
             sides->sets[sides->set_count++] = &bench->sets[i];
-            status = add_ours(bench, arena, sides, work, bench->sets[i].workers, err);
+            status =
+                add_ours(bench, arena, sides, work, bench->backend, bench->sets[i].workers, err);
         }
-    for (size_t i = 0; i < sides->set_count && status == OCTET_OK && bench->threads > 1; i++)
-        status = add_ours(bench, arena, sides, work, sides->sets[i]->one, err);
+    for (size_t i = 0; i < sides->set_count && status == OCTET_OK && is_own_peer(bench); i++)
+        status = add_ours(bench, arena, sides, work, NULL,
+                          bench->backend ? sides->sets[i]->workers : sides->sets[i]->one, err);
+    if (bench->backend)
+        return status;
     for (size_t i = 0; i < bench->peer_count && work->blas; i++)
         add_peer(sides, work, &bench->peers[i], bench->peers[i].name);
     if (work->other)
@@ -109,8 +120,9 @@ static void add_rows(const struct bench *bench, const struct sides *sides,
         const struct bench_side *ours = &sides->all[i];
         for (size_t p = 0; p < sides->count - sides->ours_count; p++)
             work->add(work->user, sides->sets[i], ours, sides->names[p], &peers[p]);
-        if (bench->threads > 1)
-            work->add(work->user, sides->sets[i], ours, "one-thread",
+        if (is_own_peer(bench))
+            work->add(work->user, sides->sets[i], ours,
+                      bench->backend ? bench->backend_peer : "one-thread",
                       &sides->all[sides->set_count + i]);
         else if (sides->count == sides->ours_count)
             work->add(work->user, sides->sets[i], ours, "none", NULL);

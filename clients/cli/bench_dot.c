@@ -14,22 +14,26 @@ struct dot {
     octet_arena *arena; /* of what follows */
     struct bench_shape shape;
     enum octet_dtype lhs_dtype, rhs_dtype;
-    bool transposed;        /* rhs is [n,k] */
+    enum bench_layout layout;
     bool reading;           /* gemv */
     double *seconds_of_one; /* of each set, of one row of this k and n; NAN: not known */
     float *a, *b, *c;       /* the peer's */
     struct octet_operand lhs, rhs;
 };
 
-static enum octet_status run_ours(void *user, const struct octet_compute *compute,
-                                  struct octet_error *err)
+static enum octet_status run_ours(void *user, octet_backend *backend,
+                                  const struct octet_compute *compute, struct octet_error *err)
 {
     const struct dot *d = user;
-    const struct octet_dot_dims dims = {
-        .contracting_count = 1, .lhs_contracting = {1}, .rhs_contracting = {d->transposed ? 1 : 0}};
+    const struct octet_dot_dims dims = {.contracting_count = 1,
+                                        .lhs_contracting = {1},
+                                        .rhs_contracting = {d->layout == BENCH_NK ? 1 : 0}};
     const struct octet_product_options how = {.weight_operand = OCTET_WEIGHT_RHS};
     struct octet_product product;
 
+    if (backend)
+        return octet_backend_dot_general(backend, compute, &d->lhs, &d->rhs, &dims, &how, &product,
+                                         err);
     return octet_dot_general(compute, &d->lhs, &d->rhs, &dims, &how, &product, err);
 }
 
@@ -37,15 +41,16 @@ static void run_blas(void *user, const struct blas *blas)
 {
     const struct dot *d = user;
 
-    blas_multiply(blas, d->shape.m, d->shape.n, d->shape.k, d->a, d->b, d->transposed, d->c);
+    blas_multiply(blas, d->shape.m, d->shape.n, d->shape.k, d->a, d->b, d->layout == BENCH_NK,
+                  d->c);
 }
 
 static enum octet_status prepare(struct dot *d, struct octet_error *err)
 {
     const struct bench_shape *s = &d->shape;
-    const int64_t left[] = {s->m, s->k},
-                  right[] = {d->transposed ? s->n : s->k, d->transposed ? s->k : s->n};
-    const int32_t rows = 0, columns = d->transposed ? 0 : 1;
+    const bool turned = d->layout == BENCH_NK;
+    const int64_t left[] = {s->m, s->k}, right[] = {turned ? s->n : s->k, turned ? s->k : s->n};
+    const int32_t rows = 0, columns = turned ? 0 : 1;
     size_t a = (size_t)(left[0] * left[1]), b = (size_t)(right[0] * right[1]);
 
     d->a = octet_arena_alloc_unset(d->arena, a * sizeof(float));
@@ -57,9 +62,12 @@ static enum octet_status prepare(struct dot *d, struct octet_error *err)
     bench_fill(d->b, b, 2);
     enum octet_status status =
         bench_operand(d->bench, d->arena, d->a, 2, left, d->lhs_dtype, &rows, 1, &d->lhs, err);
-    return status == OCTET_OK ? bench_operand(d->bench, d->arena, d->b, 2, right, d->rhs_dtype,
-                                              &columns, 1, &d->rhs, err)
-                              : status;
+    if (status == OCTET_OK)
+        status = bench_operand(d->bench, d->arena, d->b, 2, right, d->rhs_dtype, &columns, 1,
+                               &d->rhs, err);
+    if (status == OCTET_OK && d->layout == BENCH_PACKED && d->rhs.is_quantized)
+        status = bench_pack(d->bench, d->arena, &d->rhs, 0, err);
+    return status;
 }
 
 static double rhs_bytes(const struct dot *d)
@@ -99,8 +107,8 @@ static void add_row(void *user, const struct bench_set *set, const struct bench_
     bench_number(row, "k", "K", s->k, 0);
     bench_number(row, "n", "N", s->n, 0);
     bench_text(row, "dtype", bench->pair_count > 1 ? "TYPES" : NULL, types ? types : "");
-    bench_text(row, "rhs", bench->rhs_kn && bench->rhs_nk ? "RHS" : NULL,
-               d->transposed ? "[n,k]" : "[k,n]");
+    bench_text(row, "rhs", bench->layout_count > 1 ? "RHS" : NULL,
+               bench_layout_name(d->layout, false));
     bench_text(row, "operands", NULL, bench_operands(bench, rhs_bytes(d)));
     bench_number(row, "threads", NULL, bench->threads, 0);
     bench_text(row, "kernels", "KERNELS", set->name);
@@ -132,7 +140,8 @@ static enum octet_status measure(struct dot *d, struct octet_error *err)
 
 /* All shapes with one pair of types and one layout. */
 static enum octet_status measure_shapes(struct bench *bench, const enum octet_dtype *pair,
-                                        bool transposed, bool reading, struct octet_error *err)
+                                        enum bench_layout layout, bool reading,
+                                        struct octet_error *err)
 {
     double seconds_of_one[BENCH_SETS_MAX];
     enum octet_status status = OCTET_OK;
@@ -144,7 +153,7 @@ static enum octet_status measure_shapes(struct bench *bench, const enum octet_dt
                         .shape = *s,
                         .lhs_dtype = pair[0],
                         .rhs_dtype = pair[1],
-                        .transposed = transposed,
+                        .layout = layout,
                         .reading = reading,
                         .seconds_of_one = seconds_of_one};
         if (!d.arena)
@@ -163,10 +172,16 @@ static enum octet_status measure_all(struct bench *bench, bool reading, struct o
     enum octet_status status = OCTET_OK;
 
     for (size_t p = 0; p < bench->pair_count; p++)
-        for (int transposed = 0; transposed <= 1 && status == OCTET_OK; transposed++)
-            if (transposed ? bench->rhs_nk : bench->rhs_kn)
-                status = measure_shapes(bench, bench->pairs[p], transposed, reading, err);
+        for (size_t i = 0; i < bench->layout_count && status == OCTET_OK; i++)
+            status = measure_shapes(bench, bench->pairs[p], bench->layouts[i], reading, err);
     return status;
+}
+
+static const char *rhs_text(const struct bench *bench)
+{
+    static const char *const texts[] = {"[K,N]", "[N,K]", "[K,N], packed,"};
+
+    return bench->layout_count > 1 ? "[K,N], [N,K], and packed," : texts[bench->layouts[0]];
 }
 
 static void describe(struct bench *bench, const char *first, const char *last)
@@ -175,19 +190,42 @@ static void describe(struct bench *bench, const char *first, const char *last)
 
     bench->about = octet_arena_format(
         bench->session->arena,
-        "%s: %s%s%s [M,K] x %s to float32, with a scale for each row and each column%s\n"
-        "peer: %s; a multiply-add counts as 2; OF PEAK: of what the set's\n"
-        "instructions give at most; RATIO: the peer's median time over ours, BEST: of best "
-        "times%s\n",
+        "%s: %s%s%s [M,K] x %s to float32, with a scale for each row and column%s\n"
+        "peer: %s; a multiply-add counts as 2\n"
+        "OF PEAK: of what the set's instructions give at most; RATIO: the peer's median time over "
+        "ours, BEST: of best times%s\n",
         first, one ? octet_dtype_name(bench->pairs[0][0]) : "codes", one ? " x " : "",
-        one ? octet_dtype_name(bench->pairs[0][1]) : "",
-        bench->rhs_kn && bench->rhs_nk ? "[K,N] or [N,K]"
-        : bench->rhs_kn                ? "[K,N]"
-                                       : "[N,K]",
+        one ? octet_dtype_name(bench->pairs[0][1]) : "", rhs_text(bench),
         bench->cold ? "; caches emptied before each run" : "",
-        bench->threads > 1 ? "the same with one thread"
-                           : "sgemm (one row: sgemv) of OpenBLAS on float32, one thread each",
-        last);
+        bench_peer_text(bench, "sgemm (one row: sgemv)"), last);
+}
+
+/* What the device's vendor makes of a shape, beside Octet's FAST product, both with operands that
+ * are on the device already. Backends without such a peer have no such rows. */
+static enum octet_status measure_vendor(struct bench *bench, const struct bench_shape *s,
+                                        struct octet_error *err)
+{
+    const int32_t repeats = 20;
+    const struct bench_set on_device = {.name = "fast-on-device"};
+    struct octet_backend_peer peer;
+    struct dot d = {.bench = bench,
+                    .shape = *s,
+                    .lhs_dtype = OCTET_DTYPE_F8_E4M3FN,
+                    .rhs_dtype = OCTET_DTYPE_F8_E4M3FN,
+                    .layout = BENCH_NK};
+    enum octet_status status =
+        octet_backend_peer(bench->backend, s->m, s->n, s->k, repeats, &peer, err);
+
+    if (status == OCTET_UNIMPLEMENTED)
+        return OCTET_OK;
+    if (status != OCTET_OK)
+        return status;
+    const struct bench_side own = {.min = peer.own, .median = peer.own, .runs = repeats};
+    const struct bench_side fp8 = {.min = peer.fp8, .median = peer.fp8};
+    const struct bench_side bf16 = {.min = peer.bf16, .median = peer.bf16};
+    add_row(&d, &on_device, &own, "vendor-fp8", &fp8);
+    add_row(&d, &on_device, &own, "vendor-bf16", &bf16);
+    return OCTET_OK;
 }
 
 enum octet_status bench_gemm(struct bench *bench, struct octet_error *err)
@@ -197,7 +235,10 @@ enum octet_status bench_gemm(struct bench *bench, struct octet_error *err)
     if (status != OCTET_OK)
         return status;
     describe(bench, "gemm", "");
-    return measure_all(bench, false, err);
+    status = measure_all(bench, false, err);
+    for (size_t i = 0; bench->backend && i < bench->shape_count && status == OCTET_OK; i++)
+        status = measure_vendor(bench, &bench->shapes[i], err);
+    return status;
 }
 
 enum octet_status bench_gemv(struct bench *bench, struct octet_error *err)

@@ -16,21 +16,24 @@ struct gmm {
     struct bench_shape shape; /* m: tokens */
     int32_t experts, top;
     enum octet_dtype lhs_dtype, rhs_dtype;
-    bool transposed;  /* rhs is [g,n,k] */
+    enum bench_layout layout;
     float *a, *b, *c; /* the peer's */
     struct octet_operand lhs, rhs;
     struct octet_array group_sizes;
 };
 
-static enum octet_status run_ours(void *user, const struct octet_compute *compute,
-                                  struct octet_error *err)
+static enum octet_status run_ours(void *user, octet_backend *backend,
+                                  const struct octet_compute *compute, struct octet_error *err)
 {
     const struct gmm *g = user;
     const struct octet_product_options how = {.weight_operand = OCTET_WEIGHT_RHS};
     struct octet_product product;
 
-    return octet_ragged_dot(compute, &g->lhs, &g->rhs, &g->group_sizes, g->transposed, OCTET_GMM,
-                            &how, &product, err);
+    if (backend)
+        return octet_backend_ragged_dot(backend, compute, &g->lhs, &g->rhs, &g->group_sizes,
+                                        g->layout == BENCH_NK, OCTET_GMM, &how, &product, err);
+    return octet_ragged_dot(compute, &g->lhs, &g->rhs, &g->group_sizes, g->layout == BENCH_NK,
+                            OCTET_GMM, &how, &product, err);
 }
 
 static void run_blas(void *user, const struct blas *blas)
@@ -42,7 +45,7 @@ static void run_blas(void *user, const struct blas *blas)
     for (int32_t i = 0; i < g->experts; i++) {
         if (sizes[i])
             blas_multiply(blas, sizes[i], g->shape.n, g->shape.k, g->a + row * k,
-                          g->b + (size_t)i * k * n, g->transposed, g->c + row * n);
+                          g->b + (size_t)i * k * n, g->layout == BENCH_NK, g->c + row * n);
         row += (size_t)sizes[i];
     }
 }
@@ -70,9 +73,10 @@ static enum octet_status prepare(struct gmm *g, struct octet_error *err)
 {
     const struct bench_shape *s = &g->shape;
     const int64_t rows = (int64_t)s->m * g->top, groups = g->experts;
-    const int64_t left[] = {rows, s->k},
-                  right[] = {groups, g->transposed ? s->n : s->k, g->transposed ? s->k : s->n};
-    const int32_t of_row = 0, of_column[] = {0, g->transposed ? 1 : 2};
+    const bool turned = g->layout == BENCH_NK;
+    const int64_t left[] = {rows, s->k};
+    const int64_t right[] = {groups, turned ? s->n : s->k, turned ? s->k : s->n};
+    const int32_t of_row = 0, of_column[] = {0, turned ? 1 : 2};
     size_t a = (size_t)(rows * s->k), b = (size_t)(groups * s->k * s->n);
     int32_t *order = OCTET_NEW_ARRAY(g->arena, groups, int32_t);
 
@@ -90,9 +94,12 @@ static enum octet_status prepare(struct gmm *g, struct octet_error *err)
     draw_groups(g, order);
     status =
         bench_operand(g->bench, g->arena, g->a, 2, left, g->lhs_dtype, &of_row, 1, &g->lhs, err);
-    return status == OCTET_OK ? bench_operand(g->bench, g->arena, g->b, 3, right, g->rhs_dtype,
-                                              of_column, 2, &g->rhs, err)
-                              : status;
+    if (status == OCTET_OK)
+        status = bench_operand(g->bench, g->arena, g->b, 3, right, g->rhs_dtype, of_column, 2,
+                               &g->rhs, err);
+    if (status == OCTET_OK && g->layout == BENCH_PACKED && g->rhs.is_quantized)
+        status = bench_pack(g->bench, g->arena, &g->rhs, 1, err);
+    return status;
 }
 
 static double work_of(const struct gmm *g)
@@ -121,8 +128,8 @@ static void add_row(void *user, const struct bench_set *set, const struct bench_
     bench_number(row, "k", "K", g->shape.k, 0);
     bench_number(row, "n", "N", g->shape.n, 0);
     bench_text(row, "dtype", bench->pair_count > 1 ? "TYPES" : NULL, types ? types : "");
-    bench_text(row, "rhs", bench->rhs_kn && bench->rhs_nk ? "RHS" : NULL,
-               g->transposed ? "[g,n,k]" : "[g,k,n]");
+    bench_text(row, "rhs", bench->layout_count > 1 ? "RHS" : NULL,
+               bench_layout_name(g->layout, true));
     bench_text(row, "operands", NULL, bench_operands(bench, bytes));
     bench_number(row, "threads", NULL, bench->threads, 0);
     bench_text(row, "kernels", "KERNELS", set->name);
@@ -190,17 +197,17 @@ enum octet_status bench_gmm(struct bench *bench, struct octet_error *err)
                           g.experts);
     bench->about = octet_arena_format(
         bench->session->arena,
-        "gmm: TOKENS x %d rows [ROWS,K], each token's to %d of %d experts, x [%d,K,N] to float32, "
+        "gmm: %d rows [ROWS,K] of each token, for %d of %d experts, x [%d,K,N]%s to float32, "
         "quantized\n"
-        "peer: %s; a multiply-add counts as 2;\n"
-        "RATIO: the peer's median time over ours, BEST: of best times\n",
+        "peer: %s; a multiply-add counts as 2\n"
+        "OF PEAK: of what the set's instructions give at most; RATIO: the peer's median time over "
+        "ours, BEST: of best times\n",
         g.top, g.top, g.experts, g.experts,
-        bench->threads > 1 ? "the same with one thread"
-                           : "a loop of OpenBLAS's sgemm over the groups on float32, one thread");
-    for (int transposed = 0; transposed <= 1 && status == OCTET_OK; transposed++) {
-        g.transposed = transposed;
-        if (transposed ? bench->rhs_nk : bench->rhs_kn)
-            status = measure_layout(bench, &g, err);
+        bench->layout_count == 1 && bench->layouts[0] == BENCH_PACKED ? ", packed," : "",
+        bench_peer_text(bench, "a loop over the groups of sgemm"));
+    for (size_t i = 0; i < bench->layout_count && status == OCTET_OK; i++) {
+        g.layout = bench->layouts[i];
+        status = measure_layout(bench, &g, err);
     }
     return status;
 }

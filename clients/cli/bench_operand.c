@@ -23,6 +23,14 @@ void bench_fill(float *to, size_t count, uint64_t seed)
         memcpy(to + i, to, (count - i < PATTERN ? count - i : PATTERN) * sizeof *to);
 }
 
+const char *bench_layout_name(enum bench_layout layout, bool groups)
+{
+    static const char *const names[][2] = {
+        {"[k,n]", "[g,k,n]"}, {"[n,k]", "[g,n,k]"}, {"packed", "packed"}};
+
+    return names[layout][groups];
+}
+
 static enum octet_status as_it_is(octet_arena *arena, const float *values, int32_t rank,
                                   const int64_t *dim, enum octet_dtype dtype,
                                   struct octet_array *out, struct octet_error *err)
@@ -55,4 +63,13 @@ enum octet_status bench_operand(struct bench *bench, octet_arena *arena, float *
     memcpy(array.dim, dim, (size_t)rank * sizeof *dim);
     out->is_quantized = true;
     return octet_quantize(&compute, &array, &how, &out->quantized, err);
+}
+
+enum octet_status bench_pack(struct bench *bench, octet_arena *arena, struct octet_operand *rhs,
+                             int32_t axis, struct octet_error *err)
+{
+    struct octet_compute compute = {arena, bench->sets[bench->set_count - 1].workers,
+                                    bench->session->cancel};
+
+    return octet_pack(&compute, &rhs->quantized, axis, err);
 }

@@ -16,8 +16,8 @@ struct conversion {
     void *copy;
 };
 
-static enum octet_status run_ours(void *user, const struct octet_compute *compute,
-                                  struct octet_error *err)
+static enum octet_status run_ours(void *user, octet_backend *backend,
+                                  const struct octet_compute *compute, struct octet_error *err)
 {
     const struct conversion *c = user;
     const int32_t axis = 0;
@@ -25,6 +25,8 @@ static enum octet_status run_ours(void *user, const struct octet_compute *comput
         .qtype = octet_dtype_name(c->to), .channelwise_axes = &axis, .channelwise_axis_count = 1};
     struct octet_quantized out;
 
+    if (backend)
+        return octet_backend_quantize(backend, compute, &c->source.array, &how, &out, err);
     return octet_quantize(compute, &c->source.array, &how, &out, err);
 }
 
@@ -108,11 +110,12 @@ enum octet_status bench_quantize(struct bench *bench, struct octet_error *err)
         bench->shapes[bench->shape_count++] = (struct bench_shape){4096, 8192, 1};
     if (status == OCTET_OK)
         status = check_types(bench, err);
-    bench->about =
+    bench->about = octet_arena_format(
+        bench->session->arena,
         "quantize: [M,K], row-major, to codes with a scale for each row (absmax)\n"
-        "peer: memcpy of the same array, one thread; GB/s: bytes of the array, which are read; "
-        "RATIO: the peer's\n"
-        "median time over ours, BEST: of best times\n";
+        "peer: %s; GB/s: bytes of the array, which are read\n"
+        "RATIO: the peer's median time over ours, BEST: of best times\n",
+        bench->backend ? bench_peer_text(bench, "") : "memcpy of the same array, one thread");
     for (size_t p = 0; p < bench->pair_count; p++)
         for (size_t i = 0; i < bench->shape_count && status == OCTET_OK; i++) {
             struct conversion c = {

@@ -12,7 +12,8 @@ static double now(const struct bench *bench)
 {
     struct timespec time;
 
-    clock_gettime(bench->threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+    clock_gettime(
+        bench->threads == 1 && !bench->backend ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 

@@ -19,8 +19,8 @@ struct vjp {
     struct octet_operand lhs, rhs, cotangent;
 };
 
-static enum octet_status run_ours(void *user, const struct octet_compute *compute,
-                                  struct octet_error *err)
+static enum octet_status run_ours(void *user, octet_backend *backend,
+                                  const struct octet_compute *compute, struct octet_error *err)
 {
     const struct vjp *v = user;
     const struct octet_dot_dims dims = {
@@ -29,6 +29,9 @@ static enum octet_status run_ours(void *user, const struct octet_compute *comput
         .rule = v->rule, .weight_operand = OCTET_WEIGHT_RHS, .cotangent = &v->cotangent.array};
     struct octet_product product;
 
+    if (backend)
+        return octet_backend_dot_general(backend, compute, &v->lhs, &v->rhs, &dims, &how, &product,
+                                         err);
     return octet_dot_general(compute, &v->lhs, &v->rhs, &dims, &how, &product, err);
 }
 
@@ -157,10 +160,9 @@ enum octet_status bench_vjp(struct bench *bench, struct octet_error *err)
         "vjp: [M,K] x [K,N] as in training under fp8_full: operands quantized to float8_e4m3fn and "
         "the cotangent to\n"
         "float8_e5m2, forward and both gradients\n"
-        "peer: %s; a multiply-add counts as 2;\n"
+        "peer: %s; a multiply-add counts as 2\n"
         "RATIO: the peer's median time over ours, BEST: of best times\n",
-        bench->threads > 1 ? "the same with one thread"
-                           : "the three products as OpenBLAS's sgemm on float32, one thread");
+        bench_peer_text(bench, "the three products as sgemm"));
     if (status == OCTET_OK)
         status = measure_all(bench, octet_rules_get(rules, 0), err);
     octet_rules_unref(rules);

@@ -469,9 +469,11 @@ class WrongUse(Case):
                 (["bench", "step", "--dtype", "e4m3"], "option --dtype: step takes float32 or bfloat16, not 'e4m3'"),
                 (["bench", "gemm", "--kernels", "scalar,sse9"], "option --kernels: 'sse9' is not a kernel set"),
                 (["bench", "gemm", "--core", "Abacus"], "option --core:"),
-                (["bench", "gemm", "--layout", "mn"], "option --layout: 'mn'", "kn, nk, both"),
+                (["bench", "gemm", "--layout", "mn"], "option --layout: 'mn'", "kn, nk, packed, all"),
                 (["bench", "gemm", "--arm", "fp8"], "option --arm has no effect on gemm"),
                 (["bench", "step", "--shape", "1x2x3"], "option --shape has no effect on step"),
+                (["bench", "gemm", "--backend", "abacus"], "'abacus'"),
+                (["bench", "peaks", "--backend", "opencl"], "option --backend has no effect on peaks"),
                 (["bench", "gmm", "--experts", "4", "--top", "5"], "option --top: 5 is more than the 4 experts"),
                 (["bench", "gemm", "--threads", "99999"], "threads", "99999"),
                 (["bench", "rpc"], "--server HOST:PORT")):
@@ -610,10 +612,10 @@ class Bench(Case):
 
     def test_gemm_beside_openblas(self):
         table = self.fine("bench", "gemm", "--shape", "4x64x64", "--runs", "2").out
-        self.assertRegex(table, r"^gemm: float8_e4m3fn x float8_e4m3fn \[M,K\] x \[K,N\] to float32")
+        self.assertRegex(table, r"^gemm: float8_e4m3fn x float8_e4m3fn \[M,K\] x \[K,N\], packed, to float32")
         self.assertRegex(table, "(?m)^M +K +N +KERNELS +GFLOP/s +OF PEAK +PEER +ITS GFLOP/s +RATIO +BEST$")
         rows = self.rows("gemm", "--shape", "1,4x64x32,48", "--runs", "3", "--dtype", "e4m3,e5m2xe4m3,bf16,f32,int8",
-                         "--layout", "both")
+                         "--layout", "all")
         sets = {row["kernels"] for row in rows}
         self.assertIn("scalar", sets)
         for row in rows:
@@ -624,7 +626,7 @@ class Bench(Case):
         peers = {row["peer"] for row in rows}
         seen = {(r["m"], r["n"], r["dtype"], r["rhs"], r["kernels"], r["peer"]) for r in rows}
         self.assertEqual(len(seen), len(rows))
-        self.assertEqual(len(rows), 2 * 2 * 5 * 2 * len(sets) * len(peers))
+        self.assertEqual(len(rows), 2 * 2 * 5 * 3 * len(sets) * len(peers))
 
     def test_gemv_gmm_and_vjp(self):
         for row in self.rows("gemv", "--shape", "1,2x64x96", *self.SMALL):
@@ -633,7 +635,7 @@ class Bench(Case):
             self.assertGreater(row["bandwidth_share"], 0)
             if row["m"] == 1:
                 self.assertEqual(row["per_single_row"], 1)
-        for row in self.rows("gmm", "--shape", "8x32x16", "--experts", "6", "--top", "2", "--layout", "both", *self.SMALL):
+        for row in self.rows("gmm", "--shape", "8x32x16", "--experts", "6", "--top", "2", "--layout", "all", *self.SMALL):
             self.assertEqual((row["tokens"], row["m"], row["experts"], row["top"]), (8, 16, 6, 2))
             self.check(row, "gflops")
         rows = self.rows("vjp", "--shape", "16x32x24", "--dtype", "f32,bf16", *self.SMALL)
