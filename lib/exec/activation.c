@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "exec/piece.h"
+#include "exec/softmax.h"
 #include "kernels/math.h"
 
 struct activation {
@@ -20,6 +21,7 @@ struct activation {
     enum oct_gate gate;
     float limit, cap;
     struct octet_array x, y, dx; /* forward: x to y; backward: x and the cotangent y to dx */
+    struct octet_array up, d_up; /* of a gate: what the activation is multiplied with */
     int64_t count;               /* elements, or rows */
     int64_t width;               /* of a softmax's row */
     float *rows;                 /* softmax: [ranges, 2, width] */
@@ -283,6 +285,95 @@ enum octet_status oct_activation_vjp(struct oct_op_call *call, const struct octe
 
     a.dx = gradient[0];
     return a.dx.data ? run(call, &a, err) : OCTET_OK;
+}
+
+/* ---- activation(gate) * up: the bits of the two ops by themselves ---- */
+
+/* The activation of a piece as its op would have written it. */
+static const float *activated(const struct activation *a, int64_t n, const float *x, float *buffer)
+{
+    forward_piece(a, (size_t)n, x, buffer);
+    oct_round_values(a->kernels, a->y.dtype, n, buffer);
+    return buffer;
+}
+
+/* Is there a function that does both at once? */
+static bool in_one(const struct activation *a)
+{
+    return is_gate(a->function) && a->limit <= 0;
+}
+
+static void gate_range(void *user, int64_t first, int64_t end)
+{
+    const struct activation *a = user;
+    float in[OCT_PIECE], up[OCT_PIECE], out[OCT_PIECE];
+
+    for (int64_t at = first; at < end; at += OCT_PIECE) {
+        const int64_t n = end - at < OCT_PIECE ? end - at : OCT_PIECE;
+        const float *x = oct_piece_read(a->kernels, &a->x, at, n, in);
+        const float *u = oct_piece_read(a->kernels, &a->up, at, n, up);
+        float *y = oct_piece_place(&a->y, at, out);
+        if (in_one(a))
+            a->math->gated(a->gate, a->y.dtype == OCTET_DTYPE_BF16, (size_t)n, x, u, y);
+        else
+            a->math->multiply((size_t)n, activated(a, n, x, out), u, y);
+        oct_piece_write(a->kernels, &a->y, at, n, y);
+    }
+}
+
+/* The two gradients of a piece one after the other, for any activation. */
+static void differentiate(const struct activation *a, int64_t n, const float *x, const float *up,
+                          const float *c, float *d_x, float *d_up)
+{
+    float buffer[OCT_PIECE];
+
+    a->math->multiply((size_t)n, c, activated(a, n, x, buffer), d_up);
+    a->math->multiply((size_t)n, c, up, buffer);
+    oct_round_values(a->kernels, a->y.dtype, n, buffer);
+    backward_piece(a, (size_t)n, x, buffer, d_x);
+}
+
+static void gate_range_back(void *user, int64_t first, int64_t end)
+{
+    const struct activation *a = user;
+    float in[OCT_PIECE], up[OCT_PIECE], cotangent[OCT_PIECE], of_gate[OCT_PIECE], of_up[OCT_PIECE];
+
+    for (int64_t at = first; at < end; at += OCT_PIECE) {
+        const int64_t n = end - at < OCT_PIECE ? end - at : OCT_PIECE;
+        const float *x = oct_piece_read(a->kernels, &a->x, at, n, in);
+        const float *u = oct_piece_read(a->kernels, &a->up, at, n, up);
+        const float *c = oct_piece_read(a->kernels, &a->y, at, n, cotangent);
+        float *d_x = a->dx.data ? oct_piece_place(&a->dx, at, of_gate) : of_gate;
+        float *d_up = a->d_up.data ? oct_piece_place(&a->d_up, at, of_up) : of_up;
+        if (in_one(a))
+            a->math->gated_vjp(a->gate, a->y.dtype == OCTET_DTYPE_BF16, (size_t)n, x, u, c, d_x,
+                               d_up);
+        else
+            differentiate(a, n, x, u, c, d_x, d_up);
+        if (a->dx.data)
+            oct_piece_write(a->kernels, &a->dx, at, n, d_x);
+        if (a->d_up.data)
+            oct_piece_write(a->kernels, &a->d_up, at, n, d_up);
+    }
+}
+
+enum octet_status oct_gate_forward(struct oct_op_call *call, struct octet_error *err)
+{
+    struct activation a = prepare(call, &call->in[0], &call->out[0]);
+
+    a.up = call->in[1];
+    return oct_ranges(call, a.count, 4 * OCT_PIECE, 4 * a.count, gate_range, &a, err);
+}
+
+enum octet_status oct_gate_vjp(struct oct_op_call *call, const struct octet_array *cotangent,
+                               struct octet_array *gradient, struct octet_error *err)
+{
+    struct activation a = prepare(call, &call->in[0], &cotangent[0]);
+
+    a.up = call->in[1];
+    a.dx = gradient[0];
+    a.d_up = gradient[1];
+    return oct_ranges(call, a.count, 4 * OCT_PIECE, 8 * a.count, gate_range_back, &a, err);
 }
 
 enum octet_status oct_soft_cap_forward(struct oct_op_call *call, struct octet_error *err)

@@ -58,6 +58,8 @@ int oct_step_reads(const oct_program *program, const struct oct_step *step)
 
     if (step->is_attention)
         return IN0 | IN1 | IN2 | 8 | 16 | 32 | OUT;
+    if (step->is_gate)
+        return IN0 | IN1;
     return code->reads ? code->reads(program->graph, step->node, step->rule)
                        : oct_op_rows[step->node->op].reads;
 }

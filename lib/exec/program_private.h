@@ -35,11 +35,12 @@ struct oct_slot {
 enum oct_step_kind { OCT_STEP_FORWARD, OCT_STEP_SEED, OCT_STEP_VJP };
 
 struct oct_step {
-    const struct oct_node *node; /* of attention: its softmax */
+    const struct oct_node *node; /* of attention: its softmax; of a gate: its activation */
     const struct octet_rule *rule;
     uint8_t kind; /* enum oct_step_kind */
     uint8_t input_count, output_count;
     bool is_attention;
+    bool is_gate;      /* an activation and the multiplication behind it */
     bool is_again;     /* recomputed for backward */
     bool is_placed;    /* on the plan's backend, not on the CPU */
     bool is_kept;      /* placed: a VJP will ask the device for what forward left there */

@@ -4,6 +4,7 @@
 
 #include "base/float_env.h"
 #include "base/pool.h"
+#include "exec/activation.h"
 #include "exec/add.h"
 #include "exec/batch.h"
 #include "exec/embed.h"
@@ -89,6 +90,7 @@ static enum octet_status run_forward(struct oct_execute *x, const struct oct_ste
     fill_call(x, step, call);
     oct_harvest_before(x, step, call);
     status = step->is_attention ? oct_attention_forward(&attention, err)
+             : step->is_gate    ? oct_gate_forward(call, err)
                                 : oct_op_codes[step->node->op].forward(call, err);
     return status == OCTET_OK && !step->is_again ? oct_harvest_after(x, step, call, err) : status;
 }
@@ -168,6 +170,7 @@ static enum octet_status run_vjp(struct oct_execute *x, const struct oct_step *s
     if (status != OCTET_OK)
         return status;
     status = step->is_attention ? oct_attention_vjp(&attention, cotangent, gradient, err)
+             : step->is_gate    ? oct_gate_vjp(call, cotangent, gradient, err)
                                 : oct_op_codes[step->node->op].vjp(call, cotangent, gradient, err);
     for (int i = 0; i < step->input_count && status == OCTET_OK; i++)
         if (sum[i].data)

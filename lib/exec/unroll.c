@@ -16,7 +16,8 @@ struct unroll {
     const octet_graph *graph;
     uint32_t *now, *readers;            /* readers: [tensor_count], nodes that read the tensor */
     struct oct_attention_nodes *fusion; /* [node_count], of the division's node; softmax 0: none */
-    bool *is_fused;                     /* [node_count], part of such an attention */
+    bool *is_fused;                     /* [node_count], part of such an attention or gate */
+    uint32_t *gates;                    /* [node_count], of a product: its activation + 1; or 0 */
     uint32_t *parameter_index;          /* [tensor_count] */
     uint32_t *groups;                   /* [module_count], layer of a module; 0: none */
     int64_t turn;                       /* of the open segment */
@@ -123,6 +124,33 @@ static void find_attentions(struct unroll *u)
         u->is_fused[found.scores] = u->is_fused[found.softmax] = u->is_fused[found.values] = true;
         if (found.cast != UINT32_MAX)
             u->is_fused[found.cast] = true;
+    }
+}
+
+/* Is the product at `node` one of an elementwise activation (oct_mlp's gate), which nothing else
+ * reads, with as many numbers of the same type? */
+static bool find_gate(const struct unroll *u, uint32_t node, uint32_t *activation)
+{
+    const struct octet_tensor *t = u->graph->tensors;
+    const struct oct_node *nodes = u->graph->nodes, *product = &nodes[node];
+    const uint32_t gate = product->inputs[0], up = product->inputs[1], out = product->outputs[0];
+
+    *activation = only_maker(u, gate);
+    return is_op(u, *activation, OCT_OP_activation) && !u->is_fused[*activation] &&
+           nodes[*activation].attributes.activation.function != OCT_ACTIVATION_softmax &&
+           t[up].kind != OCTET_TENSOR_PARAMETER && t[gate].dtype == t[out].dtype &&
+           t[up].dtype == t[out].dtype && t[nodes[*activation].inputs[0]].dtype == t[out].dtype &&
+           octet_shape_elements(&t[up].shape) == octet_shape_elements(&t[gate].shape);
+}
+
+static void find_gates(struct unroll *u)
+{
+    for (uint32_t i = 0; i < u->graph->node_count; i++) {
+        uint32_t activation;
+        if (!is_op(u, i, OCT_OP_multiply) || !find_gate(u, i, &activation))
+            continue;
+        u->gates[i] = activation + 1;
+        u->is_fused[activation] = true;
     }
 }
 
@@ -299,6 +327,22 @@ static enum octet_status add_attention(struct unroll *u, uint32_t node)
     return add_step(u, &step, inputs, nodes[node].outputs, true);
 }
 
+/* Where the product stands: by then both operands are made. */
+static enum octet_status add_gate(struct unroll *u, uint32_t node)
+{
+    const struct oct_node *nodes = u->graph->nodes, *activation = &nodes[u->gates[node] - 1];
+    const uint32_t inputs[] = {activation->inputs[0], nodes[node].inputs[1]};
+    struct oct_step step = {.node = activation,
+                            .is_gate = true,
+                            .input_count = 2,
+                            .output_count = 1,
+                            .turn = u->turn,
+                            .group = group_of(u, &nodes[node]),
+                            .loss = -1};
+
+    return add_step(u, &step, inputs, nodes[node].outputs, true);
+}
+
 /* In sessions that only infer: a matmul whose second operand is made of parameters alone. */
 static bool holds_codes(const struct unroll *u, uint32_t index)
 {
@@ -345,6 +389,8 @@ static enum octet_status add_node(struct unroll *u, uint32_t index)
         return OCTET_OK;
     if (u->fusion[index].softmax)
         return add_attention(u, index);
+    if (u->gates[index])
+        return add_gate(u, index);
     if (is_view(u, node))
         return add_view(u, node);
     if (holds_codes(u, index))
@@ -476,11 +522,14 @@ static enum octet_status prepare(struct unroll *u)
     u->parameter_index = OCTET_NEW_ARRAY(arena, g->tensor_count, uint32_t);
     u->fusion = OCTET_NEW_ARRAY(arena, g->node_count, struct oct_attention_nodes);
     u->is_fused = OCTET_NEW_ARRAY(arena, g->node_count, bool);
+    u->gates = OCTET_NEW_ARRAY(arena, g->node_count, uint32_t);
     u->groups = OCTET_NEW_ARRAY(arena, g->module_count, uint32_t);
-    if (!u->now || !u->readers || !u->parameter_index || !u->fusion || !u->is_fused || !u->groups)
+    if (!u->now || !u->readers || !u->parameter_index || !u->fusion || !u->is_fused || !u->gates ||
+        !u->groups)
         return no_memory(u);
     count_readers(u);
     find_attentions(u);
+    find_gates(u);
     if (u->program->options.recompute)
         find_layers(u);
     return check_ops(u);

@@ -12,6 +12,7 @@
 #ifndef OCTET_KERNELS_MATH_H
 #define OCTET_KERNELS_MATH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +42,12 @@ struct oct_math {
     /* out = cotangent * d gate(x) / dx */
     void (*gate_vjp)(enum oct_gate gate, size_t n, const float *x, const float *cotangent,
                      float *out);
+    /* out = R(gate(x)) * up, where R rounds to BF16 if so asked; and what flows back of a
+     * cotangent: d_up = cotangent * R(gate(x)), d_x = R(cotangent * up) * d gate(x) / dx. */
+    void (*gated)(enum oct_gate gate, bool rounds, size_t n, const float *x, const float *up,
+                  float *out);
+    void (*gated_vjp)(enum oct_gate gate, bool rounds, size_t n, const float *x, const float *up,
+                      const float *cotangent, float *d_x, float *d_up);
     /* (re, im) = (a cos - b sin, a sin + b cos), n pairs, all arrays of n. re may be a, im b. */
     void (*rotate)(size_t n, const float *a, const float *b, const float *cosine, const float *sine,
                    float *re, float *im);

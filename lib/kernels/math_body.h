@@ -286,6 +286,77 @@ static void math_gate_vjp(enum oct_gate gate, size_t n, const float *x, const fl
     }
 }
 
+/* The compiler takes a gate and its slope together. */
+static INLINE vf32 gated(enum oct_gate gate, bool rounds, vf32 x, vf32 up)
+{
+    vf32 value = canonical(gate_of(gate, x));
+
+    return canonical(vf32_mul(rounds ? round_bf16(value) : value, up));
+}
+
+static INLINE vf32 gated_slope(enum oct_gate gate, bool rounds, vf32 x, vf32 up, vf32 c)
+{
+    vf32 y = canonical(vf32_mul(c, up));
+
+    return canonical(gate_backward(gate, x, rounds ? round_bf16(y) : y));
+}
+
+static INLINE void gated_as(enum oct_gate gate, bool rounds, size_t n, const float *x,
+                            const float *up, float *out)
+{
+    size_t i = 0;
+
+    for (; i + VL <= n; i += VL)
+        vf32_store(out + i, gated(gate, rounds, vf32_load(x + i), vf32_load(up + i)));
+    if (i < n)
+        vf32_store_part(
+            out + i, n - i,
+            gated(gate, rounds, vf32_load_part(x + i, n - i), vf32_load_part(up + i, n - i)));
+}
+
+static INLINE void gated_back_as(enum oct_gate gate, bool rounds, size_t n, const float *x,
+                                 const float *up, const float *cotangent, float *d_x, float *d_up)
+{
+    size_t i = 0;
+
+    for (; i + VL <= n; i += VL) {
+        const vf32 at = vf32_load(x + i), c = vf32_load(cotangent + i), u = vf32_load(up + i);
+        vf32_store(d_up + i, gated(gate, rounds, at, c));
+        vf32_store(d_x + i, gated_slope(gate, rounds, at, u, c));
+    }
+    if (i < n) {
+        const vf32 at = vf32_load_part(x + i, n - i), c = vf32_load_part(cotangent + i, n - i);
+        const vf32 u = vf32_load_part(up + i, n - i);
+        vf32_store_part(d_up + i, n - i, gated(gate, rounds, at, c));
+        vf32_store_part(d_x + i, n - i, gated_slope(gate, rounds, at, u, c));
+    }
+}
+
+#define GATES(X) X(silu) X(gelu) X(relu) X(sigmoid)
+
+static void math_gated(enum oct_gate gate, bool rounds, size_t n, const float *x, const float *up,
+                       float *out)
+{
+#define GATED(name)                                                                                \
+    if (gate == OCT_GATE_##name)                                                                   \
+        rounds ? gated_as(OCT_GATE_##name, true, n, x, up, out)                                    \
+               : gated_as(OCT_GATE_##name, false, n, x, up, out);
+    GATES(GATED)
+#undef GATED
+}
+
+static void math_gated_vjp(enum oct_gate gate, bool rounds, size_t n, const float *x,
+                           const float *up, const float *cotangent, float *d_x, float *d_up)
+{
+#define GATED(name)                                                                                \
+    if (gate == OCT_GATE_##name)                                                                   \
+        rounds ? gated_back_as(OCT_GATE_##name, true, n, x, up, cotangent, d_x, d_up)              \
+               : gated_back_as(OCT_GATE_##name, false, n, x, up, cotangent, d_x, d_up);
+    GATES(GATED)
+#undef GATED
+}
+#undef GATES
+
 static void math_rotate(size_t n, const float *a, const float *b, const float *cosine,
                         const float *sine, float *re, float *im)
 {
@@ -477,6 +548,8 @@ static const struct oct_math math_table = {.add = math_add,
                                            .tanh = math_tanh,
                                            .gate = math_gate,
                                            .gate_vjp = math_gate_vjp,
+                                           .gated = math_gated,
+                                           .gated_vjp = math_gated_vjp,
                                            .rotate = math_rotate,
                                            .adamw = math_adamw,
                                            .sum = math_sum,

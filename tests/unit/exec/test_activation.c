@@ -3,6 +3,7 @@
  * at a limit, softmax rows at the seams of ranges. */
 #include <math.h>
 
+#include "exec/activation.h"
 #include "op_case.h"
 #include "suite.h"
 
@@ -150,6 +151,58 @@ START_TEST(soft_caps)
 }
 END_TEST
 
+/* ---- Fused ---- */
+
+static void same_bits(const struct octet_array *got, const void *want, const char *what, int i)
+{
+    ck_assert_msg(memcmp(got->data, want, (size_t)octet_array_bytes(got)) == 0, "%s of case %d",
+                  what, i);
+}
+
+/* activation(gate) * up in one pass, beside the two ops: the same bits forward and back. */
+START_TEST(gate_gives_the_bits_of_its_parts)
+{
+    const enum oct_activation function = _i % 2 ? OCT_ACTIVATION_gelu : OCT_ACTIVATION_silu;
+    const enum octet_dtype dtype = _i / 2 % 2 ? OCTET_DTYPE_BF16 : OCTET_DTYPE_F32;
+    const float least = _i >= 4 ? limit : 0;
+    const int64_t dims[] = {3, 1501};
+    struct op_case parts, whole;
+
+    op_case_begin(&parts);
+    op_case_random(&parts, dtype, 2, dims, 1.5);
+    oct_activate(&parts.b, parts.x[0], function, least);
+    op_case_made(&parts);
+    op_case_forward(&parts);
+    struct octet_array gate = parts.in[0], active = parts.out[0];
+    op_case_begin(&whole);
+    struct octet_array up = *op_case_random(&whole, dtype, 2, dims, 1);
+    struct octet_array c = *op_case_random(&whole, dtype, 2, dims, 1);
+    struct octet_array out = op_case_zeros(&whole, dtype, 2, dims);
+    struct octet_array d_up = op_case_zeros(&whole, dtype, 2, dims);
+    struct octet_array d_gate = op_case_zeros(&whole, dtype, 2, dims), seen = out;
+    struct octet_array want[3];
+    for (int i = 0; i < 3; i++)
+        want[i] = op_case_zeros(&whole, dtype, 2, dims);
+    for (int64_t i = 0; i < octet_array_elements(&up); i++) {
+        const float u = (float)op_case_get(&up, i), x = (float)op_case_get(&active, i);
+        op_case_set(&want[0], i, (double)(x * u));
+        op_case_set(&want[1], i, (double)((float)op_case_get(&c, i) * x));
+        op_case_set(&parts.cotangent[0], i, (double)((float)op_case_get(&c, i) * u));
+    }
+    op_case_backward(&parts);
+    struct oct_op_call call = {
+        .execution = &parts.execution, .node = parts.node, .in = {gate, up}, .out = {out}};
+    ck_assert_int_eq(oct_gate_forward(&call, &whole.err), OCTET_OK);
+    ck_assert_int_eq(oct_gate_vjp(&call, &c, (struct octet_array[]){d_gate, d_up}, &whole.err),
+                     OCTET_OK);
+    same_bits(&seen, want[0].data, "output", _i);
+    same_bits(&d_up, want[1].data, "up's gradient", _i);
+    same_bits(&d_gate, parts.gradient[0].data, "gate's gradient", _i);
+    op_case_end(&whole);
+    op_case_end(&parts);
+}
+END_TEST
+
 TCase *activation_tests(void)
 {
     TCase *tests = tcase_create("activation");
@@ -159,5 +212,6 @@ TCase *activation_tests(void)
     tcase_add_loop_test(tests, gradients, 0, FUNCTIONS);
     tcase_add_test(tests, half_passes_at_a_limit);
     tcase_add_test(tests, soft_caps);
+    tcase_add_loop_test(tests, gate_gives_the_bits_of_its_parts, 0, 6);
     return tests;
 }
