@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import unittest
+import xml.etree.ElementTree
 
 import arrays
 import support
@@ -647,6 +648,29 @@ class Bench(Case):
         for row in self.rows("gemm", "--shape", "8x64x64", "--threads", "2", *self.SMALL):
             self.assertEqual((row["peer"], row["threads"]), ("one-thread", 2))
             self.check(row, "gflops")
+
+    def test_goals_and_pictures_of_a_file(self):
+        scripts = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+        document = {"commands": [], "rows": []}
+        for kind, shape in (("gemm", "32,128x64x48"), ("gemv", "1,2,4x64x96")):
+            got = json.loads(self.fine("bench", kind, "--shape", shape, "--runs", "1", "--json").out)
+            document["machine"] = got["machine"]
+            document["rows"] += [{"kind": kind, **row} for row in got["rows"]]
+        figures, page = self.path / "figures.json", self.path / "speed.md"
+        figures.write_text(json.dumps(document))
+        table = subprocess.run([scripts / "bench-goals", "--from", figures], capture_output=True, text=True, check=True).stdout
+        self.assertRegex(table, "^GOAL +WANTED +RANGE +CAP\n")
+        self.assertRegex(table, "\n[0-9]+ of 24 met; not measured: [0-9]+\n$")
+        marks = ("machine", "goals", "gemm", "gemv", "others", "peers")
+        page.write_text("".join(f"<!-- figures: {name} -->\nold\n<!-- end -->\n" for name in marks))
+        subprocess.run([scripts / "plot-performance", figures, "--docs", page], check=True)
+        self.assertNotIn("old", page.read_text())
+        self.assertIn("| goal | wanted | measured |", page.read_text())
+        for name in ("roofline", "ratios"):
+            self.assertTrue(xml.etree.ElementTree.parse(self.path / f"speed/{name}.svg").getroot().tag.endswith("svg"))
+        done = subprocess.run([scripts / "plot-performance", page], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("is no file of scripts/bench-goals --json", done.stderr)
 
     def test_peaks(self):
         rows = self.rows("peaks")
