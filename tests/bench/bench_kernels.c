@@ -1,14 +1,17 @@
 /* Kernels of every set this CPU has: conversions in GB/s beside memcpy, products in GFLOP/s beside
- * OpenBLAS's sgemm in the same run, in turn, best of several. One thread. Figures of one machine
- * mean little; the ratios are what to watch.
+ * OpenBLAS's sgemm (sgemv for one row) in the same run, in turn, best of several. One thread.
+ * Figures of one machine mean little; the ratios are what to watch.
  *
- *     bench_kernels [--set NAME] [--long]
+ *     bench_kernels [--set NAME] [--long] [--products | --conversions]
  *
- * The peer has f32 operands ready in memory; ours are E4M3FN codes, read where they lie. */
+ * The peers are OpenBLAS with its AVX2 and with its AVX-512 kernels, each a copy of its own. They
+ * have f32 operands ready in memory, in huge pages as ours; ours are E4M3FN codes, packed or where
+ * they lie. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/float_env.h"
@@ -22,7 +25,15 @@ typedef void sgemm_function(int order, int trans_a, int trans_b, int m, int n, i
                             const float *a, int lda, const float *b, int ldb, float beta, float *c,
                             int ldc);
 
-static sgemm_function *sgemm;
+typedef void sgemv_function(int order, int trans, int m, int n, float alpha, const float *a,
+                            int lda, const float *x, int incx, float beta, float *y, int incy);
+
+enum { PEERS = 2 };
+static const char *const cores[PEERS] = {"Haswell", "Cooperlake"};
+static struct {
+    sgemm_function *sgemm;
+    sgemv_function *sgemv;
+} peers[PEERS];
 static octet_workers *workers[SETS_MAX];
 static size_t set_count;
 static int rounds = ROUNDS;
@@ -36,20 +47,36 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void open_peer(void)
+/* A copy for each core, since OpenBLAS chooses its kernels once. */
+static void open_peers(void)
 {
-    void *library = dlopen("libopenblas.so.0", RTLD_NOW);
-
-    if (!library) {
-        printf("no peer: %s\n", dlerror());
-        return;
+    for (int i = 0; i < PEERS; i++) {
+        setenv("OPENBLAS_CORETYPE", cores[i], 1);
+        setenv("OPENBLAS_NUM_THREADS", "1", 1);
+        void *library = dlmopen(LM_ID_NEWLM, "libopenblas.so.0", RTLD_NOW);
+        if (!library) {
+            printf("no peer: %s\n", dlerror());
+            return;
+        }
+        char *(*core)(void) = (char *(*)(void))dlsym(library, "openblas_get_corename");
+        peers[i].sgemm = (sgemm_function *)dlsym(library, "cblas_sgemm");
+        peers[i].sgemv = (sgemv_function *)dlsym(library, "cblas_sgemv");
+        printf("peer %d: OpenBLAS, kernels for %s, 1 thread\n", i + 1,
+               core ? core() : "an unknown core");
     }
-    void (*set_threads)(int) = (void (*)(int))dlsym(library, "openblas_set_num_threads");
-    char *(*core)(void) = (char *(*)(void))dlsym(library, "openblas_get_corename");
-    sgemm = (sgemm_function *)dlsym(library, "cblas_sgemm");
-    if (set_threads)
-        set_threads(1);
-    printf("peer: OpenBLAS, kernels for %s, 1 thread\n", core ? core() : "an unknown core");
+}
+
+/* Zeros, in huge pages where the kernel has some. */
+static void *allocate(size_t bytes)
+{
+    const size_t huge = 2 << 20, all = (bytes + huge) / huge * huge;
+    void *p = aligned_alloc(huge, all);
+
+    if (!p)
+        abort();
+    (void)madvise(p, all, MADV_HUGEPAGE);
+    memset(p, 0, all);
+    return p;
 }
 
 static void find_workers(const char *only)
@@ -159,120 +186,215 @@ static void bench_conversions(void)
 
 /* ---- Products ---- */
 
+enum layout { ALONG_N, ALONG_K, PACKED, LAYOUTS };
+static const char *const layout_names[LAYOUTS] = {"[k,n]", "[n,k]", "packed"};
+
 struct product {
     int64_t m, n, k;
-    bool rhs_along_k; /* rhs is n x k; else k x n */
+    enum layout layout; /* of rhs; packed's peer has k x n */
 };
 
-static double time_peer(const struct product *p, const float *a, const float *b, float *c)
+static double time_peer(int peer, const struct product *p, const float *a, const float *b, float *c)
 {
     enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
+    const int m = (int)p->m, n = (int)p->n, k = (int)p->k;
+    bool along_k = p->layout == ALONG_K;
     double begin = now();
 
-    sgemm(ROW_MAJOR, NO_TRANS, p->rhs_along_k ? TRANS : NO_TRANS, (int)p->m, (int)p->n, (int)p->k,
-          1, a, (int)p->k, b, (int)(p->rhs_along_k ? p->k : p->n), 0, c, (int)p->n);
+    if (m == 1)
+        peers[peer].sgemv(ROW_MAJOR, along_k ? NO_TRANS : TRANS, along_k ? n : k, along_k ? k : n,
+                          1, b, along_k ? k : n, a, 1, 0, c, 1);
+    else
+        peers[peer].sgemm(ROW_MAJOR, NO_TRANS, along_k ? TRANS : NO_TRANS, m, n, k, 1, a, k, b,
+                          along_k ? k : n, 0, c, n);
     return now() - begin;
 }
 
-static double time_ours(const octet_workers *w, const struct product *p, const void *a,
-                        const void *b, float *c)
+static struct oct_gemm_side side_of(const struct product *p, const void *codes, const void *packed)
 {
-    struct oct_gemm g = {
-        .m = p->m,
-        .n = p->n,
-        .k = p->k,
-        .lhs = {.dtype = OCTET_DTYPE_F8_E4M3FN, .data = a, .free_stride = p->k, .depth_stride = 1},
-        .rhs = {.dtype = OCTET_DTYPE_F8_E4M3FN,
-                .data = b,
-                .free_stride = p->rhs_along_k ? p->k : 1,
-                .depth_stride = p->rhs_along_k ? 1 : p->n},
-        .out = c,
-        .out_stride = p->n};
+    if (p->layout == PACKED)
+        return (struct oct_gemm_side){
+            .dtype = OCTET_DTYPE_F8_E4M3FN, .data = packed, .packed_depth = p->k};
+    return (struct oct_gemm_side){.dtype = OCTET_DTYPE_F8_E4M3FN,
+                                  .data = codes,
+                                  .free_stride = p->layout == ALONG_K ? p->k : 1,
+                                  .depth_stride = p->layout == ALONG_K ? 1 : p->n};
+}
+
+static double time_list(const octet_workers *w, const struct oct_gemm *list, size_t count)
+{
     double begin = now();
 
-    if (oct_gemm_run(w, NULL, &g, 1, NULL) != OCTET_OK)
+    if (oct_gemm_run(w, NULL, list, count, NULL) != OCTET_OK)
         abort();
     return now() - begin;
 }
 
-/* The peer's time, once, is what turns are counted by: a large product is not repeated much. */
-static void bench_product(const struct product *p, const void *codes, const float *numbers,
-                          float *out)
-{
-    double best[SETS_MAX + 1], flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-    int turns = flops > 4e9 ? 2 : flops > 1e9 ? 3 : 2 * rounds;
+/* Operands of all products. */
+struct operands {
+    char *codes, *packed;
+    float *numbers, *out;
+};
 
-    for (size_t s = 0; s <= set_count; s++)
-        best[s] = 1e9;
-    for (int r = 0; r < turns; r++)
-        for (size_t s = 0; s <= set_count; s++) {
-            bool slow = s < set_count && workers[s]->kernels == oct_kernels_at(0);
-            if ((slow && (r > 0 || flops > 1e8)) || (s == set_count && !sgemm))
-                continue;
-            double t = s < set_count ? time_ours(workers[s], p, codes, codes, out)
-                                     : time_peer(p, numbers, numbers, out);
-            best[s] = t < best[s] ? t : best[s];
-        }
-    printf("%4d x %5d x %5d %-6s", (int)p->m, (int)p->n, (int)p->k,
-           p->rhs_along_k ? "[n,k]" : "[k,n]");
-    for (size_t s = 0; s < set_count; s++)
-        if (best[s] < 1e9)
-            printf("  %s %.1f (%.2f)", octet_workers_kernels(workers[s]), flops / best[s] / 1e9,
-                   best[set_count] < 1e9 ? best[set_count] / best[s] : 0);
-    if (best[set_count] < 1e9)
-        printf("  sgemm %.1f", flops / best[set_count] / 1e9);
+/* best[0 ...]: the sets, then the peers. */
+static void print_line(double flops, const double *best)
+{
+    for (size_t s = 0; s < set_count; s++) {
+        if (best[s] == 1e9)
+            continue;
+        printf("  %s %.1f (", octet_workers_kernels(workers[s]), flops / best[s] / 1e9);
+        for (int i = 0; i < PEERS; i++)
+            printf(i ? " %.2f" : "%.2f", peers[i].sgemm ? best[set_count + (size_t)i] / best[s] : 0);
+        printf(")");
+    }
+    for (int i = 0; i < PEERS; i++)
+        if (peers[i].sgemm)
+            printf("  %s %.1f", cores[i], flops / best[set_count + (size_t)i] / 1e9);
     printf("\n");
     fflush(stdout);
 }
 
+static void bench_product(const struct product *p, const struct operands *o)
+{
+    double best[SETS_MAX + PEERS], flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+    int turns = flops > 4e9 ? 2 : flops > 1e9 ? 3 : 2 * rounds;
+    struct oct_gemm g = {.m = p->m,
+                         .n = p->n,
+                         .k = p->k,
+                         .lhs = {.dtype = OCTET_DTYPE_F8_E4M3FN,
+                                 .data = o->codes,
+                                 .free_stride = p->k,
+                                 .depth_stride = 1},
+                         .rhs = side_of(p, o->codes, o->packed),
+                         .out = o->out,
+                         .out_stride = p->n};
+
+    if (p->layout == PACKED) {
+        const struct product plain = {p->m, p->n, p->k, ALONG_N};
+        struct oct_gemm_side side = side_of(&plain, o->codes, NULL);
+        if (oct_gemm_pack(workers[0], NULL, &side, p->n, p->k, o->packed, NULL) != OCTET_OK)
+            abort();
+    }
+    for (size_t s = 0; s < SETS_MAX + PEERS; s++)
+        best[s] = 1e9;
+    for (int r = 0; r < turns; r++)
+        for (size_t s = 0; s < set_count + PEERS; s++) {
+            bool slow = s < set_count && workers[s]->kernels == oct_kernels_at(0);
+            int peer = (int)s - (int)set_count;
+            if ((slow && (r > 0 || flops > 1e8)) || (peer >= 0 && !peers[peer].sgemm))
+                continue;
+            double t = peer < 0 ? time_list(workers[s], &g, 1)
+                                : time_peer(peer, p, o->numbers, o->numbers, o->out);
+            best[s] = t < best[s] ? t : best[s];
+        }
+    printf("%4d x %5d x %5d %-6s", (int)p->m, (int)p->n, (int)p->k, layout_names[p->layout]);
+    print_line(flops, best);
+}
+
+/* Tokens go to 8 of 64 experts of 1024 x 512 each, evenly; the peers are called once for each. */
+static void bench_groups(int64_t tokens, enum layout layout, const struct operands *o)
+{
+    enum { GROUPS = 64, N = 512, K = 1024 };
+    const struct product p = {tokens * 8 / GROUPS, N, K, layout};
+    const size_t packed_bytes = oct_gemm_packed_bytes(OCTET_DTYPE_F8_E4M3FN, N, K);
+    struct oct_gemm list[GROUPS];
+    double best[SETS_MAX + PEERS], flops = 2.0 * (double)tokens * 8 * N * K;
+
+    for (size_t g = 0; g < GROUPS; g++) {
+        const struct product plain = {p.m, N, K, ALONG_N};
+        struct oct_gemm_side side = side_of(&plain, o->codes + g * N * K, NULL);
+        char *packed = o->packed + g * packed_bytes;
+        if (oct_gemm_pack(workers[0], NULL, &side, N, K, packed, NULL) != OCTET_OK)
+            abort();
+        list[g] = (struct oct_gemm){.m = p.m,
+                                    .n = N,
+                                    .k = K,
+                                    .lhs = {.dtype = OCTET_DTYPE_F8_E4M3FN,
+                                            .data = o->codes + (int64_t)g * p.m * K,
+                                            .free_stride = K,
+                                            .depth_stride = 1},
+                                    .rhs = side_of(&p, o->codes + g * N * K, packed),
+                                    .out = o->out + (int64_t)g * p.m * N,
+                                    .out_stride = N};
+    }
+    for (size_t s = 0; s < SETS_MAX + PEERS; s++)
+        best[s] = 1e9;
+    for (int r = 0; r < 2 * rounds; r++)
+        for (size_t s = 0; s < set_count + PEERS; s++) {
+            int peer = (int)s - (int)set_count;
+            double t = 0;
+            if (peer < 0 && workers[s]->kernels == oct_kernels_at(0))
+                continue;
+            if (peer < 0)
+                t = time_list(workers[s], list, GROUPS);
+            for (int64_t g = 0; peer >= 0 && peers[peer].sgemm && g < GROUPS; g++)
+                t += time_peer(peer, &p, o->numbers + g * p.m * K, o->numbers + g * N * K,
+                               o->out + g * p.m * N);
+            best[s] = t < best[s] ? t : best[s];
+        }
+    printf("64 groups of %d x 512 x 1024 %-6s", (int)p.m, layout_names[layout]);
+    print_line(flops, best);
+}
+
 static void bench_products(bool all)
 {
-    static const int64_t ms[] = {1, 4, 8, 32, 128, 512};
-    static const int64_t sizes[][2] = {{2048, 2048}, {2048, 7168}, {7168, 2048}};
-    const size_t most = 7168u * 2048;
-    char *codes = malloc(most);
-    float *numbers = malloc(most * sizeof(float)), *out = malloc(512u * 7168 * sizeof(float));
+    static const int64_t ms[] = {1, 2, 4, 8, 32, 128, 512};
+    static const int64_t sizes[][2] = {{2048, 2048}, {2048, 7168}, {7168, 2048}, {7168, 18432}};
+    const size_t most = (size_t)7168 * 18432;
+    struct operands o = {.codes = allocate(most),
+                         .packed = allocate(most + (1 << 20)),
+                         .numbers = allocate(most * sizeof(float)),
+                         .out = allocate((size_t)512 * 7168 * sizeof(float))};
 
-    if (!codes || !numbers || !out)
-        abort();
     for (size_t i = 0; i < most; i++) {
-        codes[i] = (char)(i * 2654435761u >> 13 & 0xbf);
-        numbers[i] = (float)(int)(i * 2654435761u % 2001 - 1000) / 7.0f;
+        o.codes[i] = (char)(i * 2654435761u >> 13 & 0xbf);
+        o.numbers[i] = (float)(int)(i * 2654435761u % 2001 - 1000) / 7.0f;
     }
-    printf("products m x n x k, layout of rhs: GFLOP/s (times sgemm)\n");
-    for (size_t s = 0; s < 3; s++)
+    printf("products m x n x k, layout of rhs: GFLOP/s (times peer 1, peer 2)\n");
+    for (size_t s = 0; s < 4; s++)
         for (size_t m = 0; m < sizeof ms / sizeof ms[0]; m++)
-            for (int along = 0; along < 2; along++) {
-                struct product p = {ms[m], sizes[s][0], sizes[s][1], along};
-                if (all || s == 0 || ms[m] < 512)
-                    bench_product(&p, codes, numbers, out);
+            for (int layout = 0; layout < LAYOUTS; layout++) {
+                struct product p = {ms[m], sizes[s][0], sizes[s][1], (enum layout)layout};
+                bool is_dram = s == 3;
+                if (is_dram ? ms[m] <= 4 && layout == PACKED : all || (s == 0 && ms[m] != 2))
+                    bench_product(&p, &o);
             }
-    free(codes);
-    free(numbers);
-    free(out);
+    for (int tokens = 32; tokens <= 256; tokens *= 8)
+        for (int layout = 0; layout < LAYOUTS; layout += PACKED)
+            bench_groups(tokens, (enum layout)layout, &o);
+    free(o.codes);
+    free(o.packed);
+    free(o.numbers);
+    free(o.out);
 }
 
 int main(int argc, char **argv)
 {
     const char *only = NULL;
-    bool all = false;
+    bool all = false, converts = true, multiplies = true;
 
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--long") == 0)
             all = true;
+        else if (strcmp(argv[i], "--products") == 0)
+            converts = false;
+        else if (strcmp(argv[i], "--conversions") == 0)
+            multiplies = false;
         else if (strcmp(argv[i], "--set") == 0 && i + 1 < argc)
             only = argv[++i];
         else {
-            fprintf(stderr, "usage: bench_kernels [--set NAME] [--long]\n");
+            fprintf(stderr, "usage: bench_kernels [--set NAME] [--long] [--products | --conversions]\n");
             return 2;
         }
     }
     rounds = all ? ROUNDS_LONG : ROUNDS;
-    open_peer();
+    open_peers();
     find_workers(only);
     struct oct_float_env env = oct_float_env_enter();
-    bench_conversions();
-    bench_products(all);
+    if (converts)
+        bench_conversions();
+    if (multiplies)
+        bench_products(all);
     oct_float_env_leave(env);
     for (size_t s = 0; s < set_count; s++)
         octet_workers_destroy(workers[s]);
