@@ -16,8 +16,8 @@
 #include "kernels/gemm_private.h"
 
 enum {
-    CHUNK_ROWS = 280,    /* 280 x 256 f32: 280 KiB of L2 */
-    CHUNK_COLUMNS = 512, /* so that packing rows costs a small part of using them */
+    CHUNK_ROWS = 280,     /* 280 x 256 f32: 280 KiB of L2 */
+    CHUNK_COLUMNS = 1024, /* so that packing rows costs a small part of using them */
     CHUNK_COLUMNS_MIN = 128,
     ITEMS_A_THREAD = 4, /* for balance, where the product is large enough */
     THIN_ROWS = 2,      /* with more, packed columns are read often enough */

@@ -55,7 +55,7 @@ struct oct_gemm_end {
 };
 
 /* All products of the list, which share the workers: batches, groups, tiles. Their outs do not
- * overlap. Working memory, up to 1.5 MiB a thread, stays with the workers from list to list; a
+ * overlap. Working memory, up to 2 MiB a thread, stays with the workers from list to list; a
  * small list runs on the caller's thread alone. oct_gemm_run: nothing comes after the sums. Errors:
  * RESOURCE_EXHAUSTED; what cancel says, then outs hold anything. */
 enum octet_status oct_gemm_run(const octet_workers *workers, const struct octet_cancel *cancel,

@@ -710,7 +710,8 @@ static INLINE void pack_as(enum octet_dtype dtype, bool pairs, const struct oct_
     if (view->packed && dtype != OCTET_DTYPE_F32)
         pack_packed(dtype, pairs, view, first, panel);
 #if SPLIT
-    else if (is_split(dtype) && element_bytes(dtype) == 1 && view->depth_is_run && width > 1)
+    else if (is_split(dtype) && element_bytes(dtype) == 1 && view->depth_is_run && width > 1 &&
+             !(pairs && width <= VL)) /* few rows: as decoded pairs they turn faster */
         pack_turned(dtype, pairs, view, first, count, width, panel, scratch);
 #endif
     else if (view->free_is_run && !view->depth_is_run && width == NR)

@@ -244,7 +244,8 @@ static void print_line(double flops, const double *best)
             continue;
         printf("  %s %.1f (", octet_workers_kernels(workers[s]), flops / best[s] / 1e9);
         for (int i = 0; i < PEERS; i++)
-            printf(i ? " %.2f" : "%.2f", peers[i].sgemm ? best[set_count + (size_t)i] / best[s] : 0);
+            printf(i ? " %.2f" : "%.2f",
+                   peers[i].sgemm ? best[set_count + (size_t)i] / best[s] : 0);
         printf(")");
     }
     for (int i = 0; i < PEERS; i++)
@@ -383,7 +384,8 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--set") == 0 && i + 1 < argc)
             only = argv[++i];
         else {
-            fprintf(stderr, "usage: bench_kernels [--set NAME] [--long] [--products | --conversions]\n");
+            fprintf(stderr,
+                    "usage: bench_kernels [--set NAME] [--long] [--products | --conversions]\n");
             return 2;
         }
     }

@@ -14,7 +14,7 @@
 
 #define PAIRS 1
 #include "kernels/avx512/tile.h"
-#define DIRECT_WIDE(X) X(1, 2)
+#define DIRECT_WIDE(X) X(1, 2) X(2, 2)
 #include "../gemm_body.h"
 
 #include "../attention_body.h"
