@@ -110,7 +110,7 @@ struct facts {
 static void facts_init(struct facts *facts, const struct config *config,
                        const struct backends *backends)
 {
-    static const char *const accumulations[] = {"EXACT_ORDER"};
+    static const char *const accumulations[] = {"EXACT_ORDER", "FAST"};
     size_t count = 0;
 
     while (count < sizeof facts->cpu_features / sizeof *facts->cpu_features &&
@@ -131,7 +131,7 @@ static void facts_init(struct facts *facts, const struct config *config,
         .cpu_feature_count = count,
         .kernels = facts->kernels,
         .accumulations = accumulations,
-        .accumulation_count = 1,
+        .accumulation_count = 2,
     };
 }
 

@@ -19,13 +19,13 @@ static const char *chosen_kernels(void)
 struct octet_server_facts facts_local(void)
 {
     static const struct octet_server_backend backends[] = {{.name = "cpu", .device = "0"}};
-    static const char *const accumulations[] = {"EXACT_ORDER"};
+    static const char *const accumulations[] = {"EXACT_ORDER", "FAST"};
 
     return (struct octet_server_facts){
         .backends = backends,
         .backend_count = 1,
         .accumulations = accumulations,
-        .accumulation_count = 1,
+        .accumulation_count = 2,
     };
 }
 

@@ -60,6 +60,8 @@ enum octet_status oct_backend_forward(const struct oct_backend_product *product,
 
     if (status == OCTET_OK) {
         status = forward(&call, product, out, err);
+        if (figures)
+            figures->is_fast = call.work.is_fast;
         if (status == OCTET_OK && figures && product->matmul->numerics) {
             figures->lhs = call.out.lhs;
             figures->rhs = call.out.rhs;
@@ -110,6 +112,8 @@ enum octet_status oct_backend_backward(const struct oct_backend_product *product
         status = oct_call_load(&call, product->saved, err);
         if (status == OCTET_OK)
             status = backward(&call, lhs_grad, rhs_grad, err);
+        if (figures)
+            figures->is_fast = call.work.is_fast;
         if (status == OCTET_OK && figures && product->matmul->numerics)
             figures->cotangent = call.out.cotangent;
         oct_call_end(&call);

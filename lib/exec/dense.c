@@ -251,7 +251,7 @@ enum octet_status oct_dense_forward(struct oct_op_call *call, struct octet_error
 {
     struct octet_compute work = work_of(call);
     struct octet_operand lhs = {0}, rhs = {0};
-    struct oct_pass_figures figures;
+    struct oct_pass_figures figures = {.is_fast = false};
     struct dense d;
     enum octet_status status = begin(call, &d, err);
 
@@ -270,6 +270,7 @@ enum octet_status oct_dense_forward(struct oct_op_call *call, struct octet_error
     else if (status == OCTET_OK)
         status = oct_matmul_forward(&work, &d.matmul, &lhs, &rhs, &call->in[2], &call->out[0],
                                     call->saved, call->saved_bytes, &figures, err);
+    call->is_fast = figures.is_fast;
     if (status == OCTET_OK && d.matmul.numerics) {
         call->figures->lhs = d.lhs == 0 ? figures.lhs : figures.rhs;
         call->figures->rhs = d.lhs == 0 ? figures.rhs : figures.lhs;
@@ -318,7 +319,7 @@ enum octet_status oct_dense_vjp(struct oct_op_call *call, const struct octet_arr
 {
     struct octet_compute work = work_of(call);
     struct octet_array lhs, rhs;
-    struct oct_pass_figures figures;
+    struct oct_pass_figures figures = {.is_fast = false};
     struct dense d;
     enum octet_status status = begin(call, &d, err);
 
@@ -335,6 +336,7 @@ enum octet_status oct_dense_vjp(struct oct_op_call *call, const struct octet_arr
                                      &gradient[d.lhs], &gradient[d.rhs], &figures, err);
     for (int i = 0; i < 2 && status == OCTET_OK; i++)
         status = round_gradient(call, i, &d, &gradient[i], err);
+    call->is_fast = figures.is_fast;
     if (status == OCTET_OK && d.matmul.numerics)
         call->figures->cotangent = figures.cotangent;
     return status;

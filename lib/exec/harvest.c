@@ -49,6 +49,7 @@ enum octet_status oct_harvest_begin(struct oct_execute *x, struct octet_error *e
     for (uint32_t i = 0; i < x->program->forward_count; i++)
         loads += x->program->steps[i].bias != 0;
     r->counts = OCTET_NEW_ARRAY(arena_of(x), lines, int64_t);
+    r->is_fast = OCTET_NEW_ARRAY(arena_of(x), lines, bool);
     r->loads = OCTET_NEW_ARRAY(arena_of(x), loads, struct oct_expert_load);
     r->mtp_logits = OCTET_NEW_ARRAY(arena_of(x), r->mtp_layers, struct octet_array);
     r->mtp_accepted = OCTET_NEW_ARRAY(arena_of(x), r->mtp_layers, int64_t);
@@ -57,8 +58,8 @@ enum octet_status oct_harvest_begin(struct oct_execute *x, struct octet_error *e
         r->figures = OCTET_NEW_ARRAY(arena_of(x), lines, struct oct_figures);
     if (x->run->times)
         x->times = OCTET_NEW_ARRAY(arena_of(x), OCT_OP_COUNT + 1, struct octet_op_time);
-    if (!r->counts || !r->loads || !r->mtp_logits || !r->mtp_accepted || !r->mtp_drafted ||
-        (x->run->numerics && !r->figures) || (x->run->times && !x->times))
+    if (!r->counts || !r->is_fast || !r->loads || !r->mtp_logits || !r->mtp_accepted ||
+        !r->mtp_drafted || (x->run->numerics && !r->figures) || (x->run->times && !x->times))
         return octet_arena_exhausted(arena_of(x), err);
     return make_reports(x, err);
 }
@@ -169,6 +170,8 @@ enum octet_status oct_harvest_after(struct oct_execute *x, const struct oct_step
     for (int i = 0; i < 2 && forward; i++)
         if (step->lines[i])
             x->result->counts[step->lines[i] - 1]++;
+    if (call->is_fast && step->line)
+        x->result->is_fast[step->line - 1] = true;
     if (call->figures && step->line)
         merge_figures(x, step, step->line - 1);
     if (!forward)

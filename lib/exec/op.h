@@ -65,6 +65,7 @@ struct oct_op_call {
     const struct oct_op_keys *keys; /* NULL: the CPU runs it; nothing is saved in the block then */
     struct oct_figures *figures;    /* with numerics; or NULL */
     struct oct_report *report;      /* of losses; NULL: not asked for */
+    bool is_fast; /* set by a product that ran in another order than EXACT_ORDER */
 };
 
 /* What a loss op tells beside its sum; arrays [B,S], data NULL: not asked for. */

@@ -77,6 +77,7 @@ struct oct_run_result {
     double main_sum, mtp_sum;            /* sums of weighted cross entropy, before any division */
     int64_t *mtp_accepted, *mtp_drafted; /* [mtp_layers] tokens; NULL: not asked for */
     int64_t *counts;                     /* [interceptions]: forward executions of each line */
+    bool *is_fast; /* [interceptions]: an execution ran in another order than EXACT_ORDER */
     struct oct_figures *figures; /* [interceptions], of the last execution; NULL: not asked for */
     struct octet_op_time *times; /* [time_count]; NULL: not asked for */
     size_t time_count;

@@ -516,6 +516,8 @@ enum octet_status oct_matmul_forward(const struct octet_compute *compute,
 
     if (status == OCTET_OK)
         status = forward(&call, group_sizes, out, saved, saved_bytes, err);
+    if (figures)
+        figures->is_fast = compute->workers->fast && matmul->accumulation == OCTET_FAST;
     if (status == OCTET_OK && figures && matmul->numerics) {
         figures->lhs = call.out.lhs;
         figures->rhs = call.out.rhs;
@@ -585,6 +587,8 @@ enum octet_status oct_matmul_backward(const struct octet_compute *compute,
         op->wants_rhs_grad = rhs_grad->data != NULL;
         status = backward(&call, group_sizes, op->config.is_quantized ? saved : NULL, err);
     }
+    if (figures)
+        figures->is_fast = compute->workers->fast && matmul->accumulation == OCTET_FAST;
     if (status == OCTET_OK && figures && matmul->numerics)
         figures->cotangent = call.out.cotangent;
     oct_float_env_leave(env);

@@ -58,8 +58,9 @@ int oct_matmul_reads(const struct oct_matmul *matmul, const struct octet_array *
 size_t oct_matmul_scratch_bytes(const struct oct_matmul *matmul, const struct octet_array *lhs,
                                 const struct octet_array *rhs, bool backward);
 
-/* figures may be NULL; they are filled with matmul->numerics. */
+/* figures may be NULL; but for is_fast they are filled with matmul->numerics. */
 struct oct_pass_figures {
+    bool is_fast; /* FAST was asked for, and another order than EXACT_ORDER ran */
     struct octet_operand_stats lhs, rhs, cotangent;
     char digest[33];
 };

@@ -134,6 +134,7 @@ static enum octet_status report(const struct pass *p, const struct oct_run_resul
         .mtp_count = r->mtp_layers,
         .plan = plan,
         .counts = r->counts,
+        .is_fast = r->is_fast,
         .times = r->times,
         .time_count = r->time_count,
     };

@@ -50,8 +50,7 @@ static enum octet_status answer(const struct octet_call *call, const Octet__V1__
     out->step = octet_session_step(held->session);
     out->buffers = reply.list;
     out->n_buffers = reply.count;
-    return oct_wire_put_pass_trace(call->arena, pass, held->accumulation, in->trace_level, false,
-                                   &out->trace, err);
+    return oct_wire_put_pass_trace(call->arena, pass, in->trace_level, false, &out->trace, err);
 }
 
 /* Results are made after the pass, and a pass without room for them would be run again: a first

@@ -129,7 +129,6 @@ static bool put_figures(octet_arena *arena, const struct octet_line_figures *fro
 }
 
 enum octet_status oct_wire_put_pass_trace(octet_arena *arena, const struct octet_pass *pass,
-                                          enum octet_accumulation accumulation,
                                           Octet__V1__TraceLevel level, bool is_backward,
                                           Octet__V1__Trace **out, struct octet_error *err)
 {
@@ -140,7 +139,8 @@ enum octet_status oct_wire_put_pass_trace(octet_arena *arena, const struct octet
     for (size_t i = 0; status == OCTET_OK && i < (*out)->n_interceptions; i++) {
         Octet__V1__Interception *line = (*out)->interceptions[i];
         line->count = pass->counts[i];
-        line->accumulation = (char *)octet_accumulation_name(accumulation);
+        line->accumulation =
+            (char *)octet_accumulation_name(pass->is_fast[i] ? OCTET_FAST : OCTET_EXACT_ORDER);
         bool is_measured = pass->figures && pass->figures[i].digest[0]; /* under a rule */
         if (is_measured && !put_figures(arena, &pass->figures[i], is_backward, line))
             status = octet_arena_exhausted(arena, err);

@@ -23,7 +23,6 @@ bool oct_wire_put_numbers(octet_arena *arena, const double *from, size_t count, 
                           double **out);
 /* The lines of the pass's plan with what was executed; NULL with level NONE. */
 enum octet_status oct_wire_put_pass_trace(octet_arena *arena, const struct octet_pass *pass,
-                                          enum octet_accumulation accumulation,
                                           Octet__V1__TraceLevel level, bool is_backward,
                                           Octet__V1__Trace **out,
                                           struct octet_error *err) OCTET_MUST_CHECK;

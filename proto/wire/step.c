@@ -294,8 +294,8 @@ static enum octet_status put_pass(const struct work *w, struct answer *out, stru
     if (!oct_wire_put_array(&out->reply, &w->pass.logprobs, &out->logprobs) ||
         !oct_wire_put_gradients(&out->reply, &w->gradients, &out->gradient_count, &out->gradients))
         return octet_arena_exhausted(call->arena, err);
-    return oct_wire_put_pass_trace(call->arena, &w->pass, w->held->accumulation, w->in->trace_level,
-                                   w->before == NULL, &out->trace, err);
+    return oct_wire_put_pass_trace(call->arena, &w->pass, w->in->trace_level, w->before == NULL,
+                                   &out->trace, err);
 }
 
 /* The tensors of a reply that was too large to be kept, to the same bits: as long as the parameters

@@ -135,6 +135,7 @@ struct octet_pass {
     size_t mtp_count;
     octet_plan *plan;      /* of the batch's own shape; a reference, the caller's to drop */
     const int64_t *counts; /* [lines of plan]: executions in a forward pass, of a microbatch */
+    const bool *is_fast;   /* [lines of plan]: not all of it ran in EXACT_ORDER */
     const struct octet_line_figures *figures; /* [lines of plan]; NULL: not asked for */
     const struct octet_op_time *times;        /* [time_count], by op; NULL: not asked for */
     size_t time_count;
