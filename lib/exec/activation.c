@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/float_env.h"
 #include "exec/piece.h"
 #include "exec/softmax.h"
 #include "kernels/math.h"
@@ -143,7 +144,7 @@ static void cap_piece_vjp(const struct activation *a, size_t n, const float *x, 
 {
     for (size_t i = 0; i < n; i++) {
         float t = x[i] / a->cap;
-        out[i] = y[i] * (1 - t * t);
+        out[i] = oct_mul(y[i], 1 - t * t);
     }
 }
 
@@ -207,7 +208,7 @@ static void softmax_range(void *user, int64_t first, int64_t end)
             const float *y = oct_piece_read(a->kernels, &a->y, row * a->width, a->width, g);
             float sum = a->math->sum_product(n, p, y);
             for (size_t i = 0; i < n; i++)
-                p[i] *= y[i] - sum;
+                p[i] = oct_mul(p[i], y[i] - sum);
         }
         a->kernels->cast(to->dtype, n, p,
                          (char *)to->data + row * a->width * (int64_t)octet_dtype_bytes(to->dtype));

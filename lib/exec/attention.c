@@ -19,6 +19,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/float_env.h"
 #include "base/pool.h"
 #include "exec/piece.h"
 #include "exec/softmax.h"
@@ -364,9 +365,9 @@ static void divide_cotangents(const struct attention *a, const struct place *p, 
         float *c = a->out.dtype == OCTET_DTYPE_F32 ? to : last;
         block->slopes[i] = divide_cotangent(a, row_place(a, p, i), a->sums[saved + i], c, to);
         if (a->sink_parts)
-            a->sink_parts[saved + i] =
-                block->slopes[i] * oct_softmax_sink_slope(&a->softmax, head + (p->first + i) % a->g,
-                                                          a->maxima[saved + i]);
+            a->sink_parts[saved + i] = oct_mul(
+                block->slopes[i], oct_softmax_sink_slope(&a->softmax, head + (p->first + i) % a->g,
+                                                         a->maxima[saved + i]));
     }
 }
 

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/float_env.h"
 #include "exec/piece.h"
 #include "kernels/math.h"
 
@@ -174,7 +175,7 @@ static void entropy_row_vjp(const struct entropy *l, int64_t i, float scale)
     float at_target = (float)logit_of_target(l, i), buffer[OCT_PIECE];
 
     math->exp_sum(1, &at_target, from, &at_target);
-    at_target = scale * (z_factor * at_target / row.sum - 1);
+    at_target = oct_mul(scale, z_factor * at_target / row.sum - 1);
     for (int64_t at = 0, n; at < l->classes; at += n) {
         n = l->classes - at < OCT_PIECE ? l->classes - at : OCT_PIECE;
         int64_t place = i * l->classes + at, target = l->target[i] - at;
@@ -194,7 +195,7 @@ static void entropy_range_vjp(void *user, int64_t first, int64_t end)
     const int64_t bytes = l->classes * (int64_t)octet_dtype_bytes(l->gradient->dtype);
 
     for (int64_t i = first; i < end; i++) {
-        float scale = l->cotangent * l->weight[i];
+        float scale = oct_mul(l->cotangent, l->weight[i]);
         if (l->weight[i] != 0 && scale != 0)
             entropy_row_vjp(l, i, scale);
         else

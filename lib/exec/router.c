@@ -6,6 +6,7 @@
  * weights in f32 and what they were divided by, so that backward reads no scores. */
 #include <string.h>
 
+#include "base/float_env.h"
 #include "exec/moe.h"
 #include "exec/piece.h"
 #include "kernels/math.h"
@@ -184,9 +185,9 @@ static void weigh_vjp(const struct routing *r, const float *w, float divisor, fl
             g[i] = (g[i] - mean) / divisor;
     }
     if (r->softmax) { /* its result was w * divisor */
-        float mean = math->sum_product(k, g, w) * divisor;
+        float mean = oct_mul(math->sum_product(k, g, w), divisor);
         for (size_t i = 0; i < k; i++)
-            g[i] = w[i] * divisor * (g[i] - mean);
+            g[i] = oct_mul(oct_mul(w[i], divisor), g[i] - mean);
     }
 }
 

@@ -14,6 +14,7 @@
 
 #include <string.h>
 
+#include "base/float_env.h"
 #include "exec/piece.h"
 
 static const float masked = -0x1.666664p127f; /* -0.7 * FLT_MAX, in f32 */
@@ -165,7 +166,7 @@ static void uncap(const struct oct_softmax *s, int64_t n, const float *exps, flo
         s->math->log((size_t)count, exps + at, logs);
         for (int64_t i = 0; i < count; i++) {
             float t = (maximum + logs[i]) / s->soft_cap;
-            g[at + i] = exps[at + i] > 0 ? g[at + i] * (1 - t * t) : 0;
+            g[at + i] = exps[at + i] > 0 ? oct_mul(g[at + i], 1 - t * t) : 0;
         }
     }
 }
@@ -240,7 +241,8 @@ static void backward_rows(void *user, int64_t range, int64_t end)
         if (o->sums.data)
             kernels->decode(o->sums.dtype, 1, row_of(&o->sums, sum_place(o, row), 1), &c);
         if (o->sink_parts)
-            o->sink_parts[row] = c * oct_softmax_sink_slope(&o->s, row / n % o->heads, maximum);
+            o->sink_parts[row] =
+                oct_mul(c, oct_softmax_sink_slope(&o->s, row / n % o->heads, maximum));
         if (!o->gradient.data)
             continue;
         kernels->decode(o->saved_exps->dtype, (size_t)n, row_of(o->saved_exps, row, n), exps);

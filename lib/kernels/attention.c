@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/float_env.h"
 #include "kernels/attention_private.h"
 #include "kernels/gemm_private.h"
 #include "kernels/math.h"
@@ -605,7 +606,7 @@ static void uncap(const struct oct_attention *a, size_t keys, const struct lanes
         a->kernels->math->log(lanes, x, logs);
         for (size_t i = 0; i < lanes; i++) {
             float t = (l->maxima[i] + logs[i]) / a->soft_cap;
-            g[i] = x[i] > 0 ? g[i] * (1 - t * t) : 0;
+            g[i] = x[i] > 0 ? oct_mul(g[i], 1 - t * t) : 0;
         }
     }
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/float_env.h"
 #include "base/pool.h"
 #include "kernels/kernels.h"
 #include "quant/layout.h"
@@ -197,9 +198,9 @@ static void visit_range(void *user, const struct oct_run *run, size_t thread)
         for (int64_t i = 0; i < n; i++) {
             int64_t s = run->scale + (begin + i) * step;
             if (r->long_sums) {
-                r->long_sums[s] += oct_round_to(r->source->dtype, x[i] * x[i]);
+                r->long_sums[s] += oct_round_to(r->source->dtype, oct_mul(x[i], x[i]));
             } else if (r->squares) {
-                r->squares[s] += oct_round_to(r->source->dtype, x[i] * x[i]);
+                r->squares[s] += oct_round_to(r->source->dtype, oct_mul(x[i], x[i]));
             } else if (x[i] != x[i]) {
                 r->lower[s] = r->upper[s] = x[i];
             } else {
@@ -243,7 +244,7 @@ static enum octet_status rms(const struct octet_compute *compute, const struct o
     for (int64_t i = 0; r.long_sums && i < layout->scales; i++)
         out[i] = (float)r.long_sums[i];
     for (int64_t i = 0; i < layout->scales; i++) {
-        float mean = oct_round_to(source->dtype, out[i] * share);
+        float mean = oct_round_to(source->dtype, oct_mul(out[i], share));
         out[i] = oct_round_to(source->dtype, sqrtf(mean));
     }
     return status;
@@ -276,7 +277,7 @@ static enum octet_status average(const struct octet_compute *compute, enum octet
             mean[s + (layout.is_kept ? i : 0)] += (*values)[row * layout.row_length + i];
     }
     for (int64_t i = 0; i < count; i++)
-        mean[i] = oct_round_to(dtype, mean[i] * share); /* a product in XLA */
+        mean[i] = oct_round_to(dtype, oct_mul(mean[i], share)); /* a product in XLA */
     *values = mean;
     return OCTET_OK;
 }
@@ -327,7 +328,7 @@ static void multiply(enum octet_dtype dtype, int64_t n, float *values, double fa
     float f = oct_round_to(dtype, (float)factor);
 
     for (int64_t i = 0; values && i < n; i++)
-        values[i] = oct_round_to(dtype, values[i] * f);
+        values[i] = oct_round_to(dtype, oct_mul(values[i], f));
 }
 
 static enum octet_status measure(const struct octet_compute *compute,
