@@ -6,7 +6,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { HUGE_PAGE_BYTES = 2 * 1024 * 1024, PAGE_BYTES = 4096 };
+/* The largest that the system's pages can be: what is a multiple of it can be given back. */
+#if defined(__aarch64__)
+enum { PAGE_BYTES = 64 * 1024 };
+#else
+enum { PAGE_BYTES = 4096 };
+#endif
+enum { HUGE_PAGE_BYTES = 2 * 1024 * 1024 };
 
 /* Sanitizers watch what malloc gives, and not what is mapped. */
 #if defined(__SANITIZE_ADDRESS__)
