@@ -182,7 +182,7 @@ static const struct kind {
      "peer: MaxText on JAX 0.10.2 with Qwix 0.1.8, recorded on two cores of an AMD EPYC "
      "(scripts/bench-jax\n"
      "measures it here); ratio: its step over ours\n"},
-    {"rpc", bench_rpc, 0, "",
+    {"rpc", bench_rpc, 0, "server",
      "rpc: calls to the daemon; peer: a bare gRPC server that echoes 64 bytes, or takes 64 MiB; or "
      "the same call\n"
      "in this process, one after another. ratio: its time over ours, LEAST of the turns; us: a "
@@ -204,10 +204,39 @@ static bool is_word(const char *words, const char *word)
     return false;
 }
 
+/* "--shape, --dtype" of "shape dtype"; NULL: no memory. */
+static const char *list_options(octet_arena *arena, const char *words)
+{
+    const char *text = "";
+
+    for (const char *at = words; text && *at; at += at[0] == ' ') {
+        int length = (int)strcspn(at, " ");
+        text = octet_arena_format(arena, "%s%s--%.*s", text, text[0] ? ", " : "", length, at);
+        at += length;
+    }
+    return text;
+}
+
+/* One option leaves another nothing to say. */
+static enum octet_status check_pairs(const struct arguments *a, struct octet_error *err)
+{
+    const char *with = a->backend ? "--backend" : a->threads > 1 ? "--threads" : NULL;
+
+    if (a->core && with)
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
+                          "option --core has no effect with %s, where OpenBLAS takes no part",
+                          with);
+    if (a->backend && a->kernels && strchr(a->kernels, ','))
+        return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
+                          "option --kernels: '%s': beside --backend runs one set", a->kernels);
+    return OCTET_OK;
+}
+
 /* An option that the kind would not read was meant for another. */
-static enum octet_status check_options(const struct kind *kind, const struct arguments *a,
+static enum octet_status check_options(const struct session *session, const struct kind *kind,
                                        struct octet_error *err)
 {
+    const struct arguments *a = session->arguments;
     const struct {
         const char *name;
         bool is_given;
@@ -223,15 +252,18 @@ static enum octet_status check_options(const struct kind *kind, const struct arg
                  {"top", a->top > 0},
                  {"model", a->bench_model != NULL},
                  {"arm", a->arm != NULL},
-                 {"backend", a->backend != NULL}};
+                 {"backend", a->backend != NULL},
+                 {"server", a->server != NULL}};
 
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
-        if (given[i].is_given && !is_word(kind->options, given[i].name))
-            return octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
-                              "option --%s has no effect on %s, which takes %s%s", given[i].name,
-                              kind->name, kind->options[0] ? "--" : "no option of these",
-                              kind->options[0] ? kind->options : "");
-    return OCTET_OK;
+        if (given[i].is_given && !is_word(kind->options, given[i].name)) {
+            const char *list = list_options(session->arena, kind->options);
+            return !list ? octet_arena_exhausted(session->arena, err)
+                         : octet_fail(err, OCTET_INVALID_ARGUMENT, NULL,
+                                      "option --%s has no effect on %s, which takes %s",
+                                      given[i].name, kind->name, list);
+        }
+    return check_pairs(a, err);
 }
 
 static enum octet_status make_sweep(struct bench *bench, struct octet_error *err)
@@ -250,7 +282,7 @@ static enum octet_status run_kind(struct bench *bench, const struct kind *kind,
                                   struct octet_error *err)
 {
     const struct arguments *a = bench->session->arguments;
-    enum octet_status status = check_options(kind, a, err);
+    enum octet_status status = check_options(bench->session, kind, err);
 
     bench->threads = a->threads ? (int32_t)a->threads : 1;
     bench->cold = a->cold;
@@ -278,9 +310,15 @@ static enum octet_status run_kind(struct bench *bench, const struct kind *kind,
 
 static int unknown_kind(const char *topic)
 {
-    fputs("octet bench: the benchmark is '", stderr);
-    print_safe(topic ? topic : "");
-    fputs("', expected ", stderr);
+    fputs("octet bench: ", stderr);
+    if (topic) {
+        fputs("there is no benchmark '", stderr);
+        print_safe(topic);
+        fputs("'", stderr);
+    } else {
+        fputs("no benchmark is named", stderr);
+    }
+    fputs("; expected ", stderr);
     for (size_t i = 0; i < KINDS; i++)
         fprintf(stderr, "%s%s", kinds[i].name, i + 2 < KINDS ? ", " : i + 1 < KINDS ? " or " : "");
     fputc('\n', stderr);
@@ -311,6 +349,8 @@ int run_bench(struct session *session)
     }
     if (bench->about)
         output_text(session->out, bench->about);
+    if (bench->device)
+        output_printf(session->out, "device: %s; %s\n", bench->device, bench->driver);
     bench_print_peaks(bench);
     output_text(session->out, "\n");
     if (print_tables(bench))

@@ -65,9 +65,10 @@ struct bench {
     const char *about; /* what is compared with what; above the table */
     struct bench_peaks peaks;
     int32_t threads;
-    bool cold;              /* caches are emptied before each turn */
-    octet_backend *backend; /* NULL: none; else it runs beside the best set of the CPU */
-    char backend_peer[32];  /* "cpu-avx512bf16" */
+    bool cold;                   /* caches are emptied before each turn */
+    octet_backend *backend;      /* NULL: none; else it runs beside the best set of the CPU */
+    char backend_peer[32];       /* "cpu-avx512bf16" */
+    const char *device, *driver; /* the backend's, in its own words; NULL: none */
     size_t set_count, peer_count;
     struct bench_set sets[BENCH_SETS_MAX];
     struct blas peers[BENCH_PEERS_MAX];

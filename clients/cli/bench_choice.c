@@ -196,9 +196,13 @@ enum octet_status bench_open_backend(struct bench *bench, struct octet_error *er
         return octet_arena_exhausted(bench->session->arena, err);
     struct octet_error why = {.status = OCTET_OK};
     enum octet_status status = octet_backend_open(name, &how, &bench->backend, &why);
-    return status == OCTET_OK
-               ? status
-               : octet_fail(err, status, NULL, "option --backend: '%s': %s", given, why.text);
+    if (status != OCTET_OK)
+        return octet_fail(err, status, NULL, "option --backend: %s", why.text);
+    const struct octet_backend_facts *facts = octet_backend_facts(bench->backend);
+    bench->device = octet_arena_copy(bench->session->arena, facts->device, strlen(facts->device));
+    bench->driver = octet_arena_copy(bench->session->arena, facts->driver, strlen(facts->driver));
+    return bench->device && bench->driver ? OCTET_OK
+                                          : octet_arena_exhausted(bench->session->arena, err);
 }
 
 const char *bench_peer_text(const struct bench *bench, const char *what)

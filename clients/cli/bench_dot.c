@@ -200,10 +200,22 @@ static void describe(struct bench *bench, const char *first, const char *last)
         bench_peer_text(bench, "sgemm (one row: sgemv)"), last);
 }
 
+/* Said only where there are such rows. */
+static void describe_vendor(struct bench *bench)
+{
+    bench->about = octet_arena_format(bench->session->arena,
+                                      "%sfast-on-device: Octet's FAST product, E4M3 x E4M3 with "
+                                      "scales to bfloat16, arrays on the "
+                                      "device;\npeers: the vendor's library alone, vendor-fp8 the "
+                                      "same without scales, vendor-bf16 "
+                                      "of bfloat16\n",
+                                      bench->about ? bench->about : "");
+}
+
 /* What the device's vendor makes of a shape, beside Octet's FAST product, both with operands that
  * are on the device already. Backends without such a peer have no such rows. */
 static enum octet_status measure_vendor(struct bench *bench, const struct bench_shape *s,
-                                        struct octet_error *err)
+                                        bool *told, struct octet_error *err)
 {
     const int32_t repeats = 20;
     const struct bench_set on_device = {.name = "fast-on-device"};
@@ -225,6 +237,7 @@ static enum octet_status measure_vendor(struct bench *bench, const struct bench_
     const struct bench_side bf16 = {.min = peer.bf16, .median = peer.bf16};
     add_row(&d, &on_device, &own, "vendor-fp8", &fp8);
     add_row(&d, &on_device, &own, "vendor-bf16", &bf16);
+    *told = true;
     return OCTET_OK;
 }
 
@@ -236,8 +249,11 @@ enum octet_status bench_gemm(struct bench *bench, struct octet_error *err)
         return status;
     describe(bench, "gemm", "");
     status = measure_all(bench, false, err);
+    bool told = false;
     for (size_t i = 0; bench->backend && i < bench->shape_count && status == OCTET_OK; i++)
-        status = measure_vendor(bench, &bench->shapes[i], err);
+        status = measure_vendor(bench, &bench->shapes[i], &told, err);
+    if (told)
+        describe_vendor(bench);
     return status;
 }
 

@@ -197,8 +197,8 @@ enum octet_status bench_gmm(struct bench *bench, struct octet_error *err)
                           g.experts);
     bench->about = octet_arena_format(
         bench->session->arena,
-        "gmm: %d rows [ROWS,K] of each token, for %d of %d experts, x [%d,K,N]%s to float32, "
-        "quantized\n"
+        "gmm: ROWS = TOKENS x %d, each token's for %d of %d experts: [ROWS,K] x [%d,K,N]%s to "
+        "float32, quantized\n"
         "peer: %s; a multiply-add counts as 2\n"
         "OF PEAK: of what the set's instructions give at most; RATIO: the peer's median time over "
         "ours, BEST: of best times\n",

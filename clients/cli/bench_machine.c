@@ -119,6 +119,12 @@ void bench_print_machine(const struct bench *bench)
         json_text(out, bench->peers[0].version);
     else
         output_text(out, "null");
+    if (bench->device) {
+        output_text(out, ",\n    \"device\": ");
+        json_text(out, bench->device);
+        output_text(out, ",\n    \"driver\": ");
+        json_text(out, bench->driver);
+    }
     output_text(out, ",\n    \"load_average\": ");
     if (isnan(load))
         output_text(out, "null");

@@ -84,7 +84,7 @@ static const struct {
     {"rules[0].disable_channelwise_axes", COMMAND_DOT | COMMAND_GMM, -1,
      "--disable-channelwise-axes"},
     {"rules[0].sparsity", COMMAND_DOT | COMMAND_GMM, -1, "--sparsity"},
-    {"threads", COMMANDS_OF_TENSORS, -1, "--threads"},
+    {"threads", COMMANDS_OF_TENSORS | COMMAND_BENCH, -1, "--threads"},
 };
 
 /* What is left of "lhs.tensor.shape" for people: "shape"; of "rhs.quantized.scale.dtype":

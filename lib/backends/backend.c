@@ -33,7 +33,7 @@ static enum octet_status find_driver(const char *name, const struct oct_driver *
         snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", drivers[i]->name);
     }
     return octet_fail(err, OCTET_INVALID_ARGUMENT, "backend",
-                      "there is no '%s'; expected one of %s", name ? name : "", names);
+                      "there is no backend '%s'; expected one of %s", name ? name : "", names);
 }
 
 /* What the ops take, whatever the driver. */

@@ -456,8 +456,8 @@ class WrongUse(Case):
                 (["dot", x, x, "--threads", "0"], "--threads", "'0'"),
                 (["dot", x, x, "--threads", "2", "--server", "h:1"], "--threads is about this process"),
                 (["gmm", x, x, "1", "--op", "matmul"], "option --op", "gmm, ragged_dot"),
-                (["bench"], "expected gemm, gemv, gmm, vjp, quantize, peaks, step or rpc"),
-                (["bench", "gem"], "'gem'", "expected gemm"),
+                (["bench"], "no benchmark is named; expected gemm, gemv, gmm, vjp, quantize, peaks, step or rpc"),
+                (["bench", "gem"], "no benchmark 'gem'; expected gemm"),
                 (["bench", "gemm", "--shape", "1x2"], "option --shape: '1x2' is not MxKxN"),
                 (["bench", "gemm", "--shape", "1x2x3x4"], "option --shape: '1x2x3x4'"),
                 (["bench", "gemm", "--shape", "1,x2x3"], "option --shape: '1,x2x3'"),
@@ -471,12 +471,17 @@ class WrongUse(Case):
                 (["bench", "gemm", "--kernels", "scalar,sse9"], "option --kernels: 'sse9' is not a kernel set"),
                 (["bench", "gemm", "--core", "Abacus"], "option --core:"),
                 (["bench", "gemm", "--layout", "mn"], "option --layout: 'mn'", "kn, nk, packed, all"),
-                (["bench", "gemm", "--arm", "fp8"], "option --arm has no effect on gemm"),
+                (["bench", "gemm", "--arm", "fp8"], "option --arm has no effect on gemm, which takes --shape, --dtype, "),
+                (["bench", "gemm", "--server", "h:1"], "option --server has no effect on gemm"),
+                (["bench", "gemm", "--core", "Haswell", "--threads", "2"], "option --core has no effect with --threads"),
+                (["bench", "gemm", "--core", "Haswell", "--backend", "opencl"], "option --core has no effect with --backend"),
+                (["bench", "gemm", "--kernels", "avx2,scalar", "--backend", "opencl"],
+                 "option --kernels: 'avx2,scalar': beside --backend runs one set"),
                 (["bench", "step", "--shape", "1x2x3"], "option --shape has no effect on step"),
-                (["bench", "gemm", "--backend", "abacus"], "'abacus'"),
+                (["bench", "gemm", "--backend", "abacus"], "option --backend: there is no backend 'abacus'; expected one of"),
                 (["bench", "peaks", "--backend", "opencl"], "option --backend has no effect on peaks"),
                 (["bench", "gmm", "--experts", "4", "--top", "5"], "option --top: 5 is more than the 4 experts"),
-                (["bench", "gemm", "--threads", "99999"], "threads", "99999"),
+                (["bench", "gemm", "--threads", "99999"], "option --threads: 99999"),
                 (["bench", "rpc"], "--server HOST:PORT")):
             self.refused(arguments, *words)
         self.refused(["quantize", x, "--qtype", "int8"], "environment variable 'OCTET_CPU'", "'sse'", env={"OCTET_CPU": "sse"})
@@ -644,6 +649,20 @@ class Bench(Case):
         for row in rows:
             self.check(row, "gflops")
 
+    def test_a_device_is_named_and_stands_beside_the_cpu(self):
+        done = run("bench", "gemm", "--shape", "4x64x64", "--runs", "2", "--backend", "opencl", "--json")
+        if done.rc and ("libOpenCL" in done.err or "no device" in done.err):
+            self.skipTest(done.err)
+        self.assertEqual((done.rc, done.err), (0, ""))
+        got = json.loads(done.out)
+        self.assertTrue(got["machine"]["device"] and got["machine"]["driver"])
+        [row] = got["rows"]
+        self.assertEqual(row["kernels"], "opencl")
+        self.assertRegex(row["peer"], "^cpu-")
+        self.check(row, "gflops")
+        table = self.fine("bench", "quantize", "--shape", "4x64", "--runs", "2", "--backend", "opencl").out
+        self.assertIn(f"\ndevice: {got['machine']['device']}; {got['machine']['driver']}\n", table)
+
     def test_threads_are_compared_with_one(self):
         for row in self.rows("gemm", "--shape", "8x64x64", "--threads", "2", *self.SMALL):
             self.assertEqual((row["peer"], row["threads"]), ("one-thread", 2))
@@ -668,9 +687,10 @@ class Bench(Case):
         self.assertIn("| goal | wanted | measured |", page.read_text())
         for name in ("roofline", "ratios"):
             self.assertTrue(xml.etree.ElementTree.parse(self.path / f"speed/{name}.svg").getroot().tag.endswith("svg"))
-        done = subprocess.run([scripts / "plot-performance", page], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("is no file of scripts/bench-goals --json", done.stderr)
+        for command in (["plot-performance"], ["bench-goals", "--from"]):
+            done = subprocess.run([scripts / command[0], *command[1:], page], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("is no file of scripts/bench-goals --json", done.stderr)
 
     def test_peaks(self):
         rows = self.rows("peaks")

@@ -135,8 +135,8 @@ static enum octet_status choose_device(struct context *context, const char *want
         info(context->cl, list[i], CL_DEVICE_NAME, name, sizeof name);
         snprintf(names + at, sizeof names - at, "%s%d (%s)", i ? ", " : "", i, name);
     }
-    return octet_fail(err, OCTET_INVALID_ARGUMENT, "device", "there is no '%s'; expected one of %s",
-                      wanted, names);
+    return octet_fail(err, OCTET_INVALID_ARGUMENT, "device",
+                      "there is no device '%s'; opencl has %s", wanted, names);
 }
 
 /* What the kernels need. */
