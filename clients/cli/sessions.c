@@ -173,10 +173,28 @@ int64_t sessions_count_values(const Octet__V1__Session *s)
     return count;
 }
 
+const char *sessions_placement(const Octet__V1__Session *s, char out[96])
+{
+    const char *name = NULL;
+    size_t all = s->trace ? s->trace->n_interceptions : 0, placed = 0;
+
+    for (size_t i = 0; i < all; i++) {
+        const char *backend = s->trace->interceptions[i]->backend;
+        if (backend[0] && strcmp(backend, "cpu") != 0) {
+            name = backend;
+            placed++;
+        }
+    }
+    out[0] = '\0';
+    if (name)
+        snprintf(out, 96, "%zu of %zu traced ops on %s", placed, all, name);
+    return out;
+}
+
 static void print_session(struct session *session, const Octet__V1__Session *s)
 {
     struct output *out = session->out;
-    char resident[32], peak[32], values[32];
+    char resident[32], peak[32], values[32], placement[96];
 
     if (print_json(session, &s->base))
         return;
@@ -190,6 +208,10 @@ static void print_session(struct session *session, const Octet__V1__Session *s)
                   s->batch_size, s->sequence_length);
     output_printf(out, "step        %" PRId64 "%s\n", s->step,
                   s->accumulated ? " (gradients have accumulated since)" : "");
+    if (sessions_placement(s, placement)[0])
+        output_printf(out, "backend     %s, the rest on the CPU\n", placement);
+    if (strcmp(s->accumulation, "FAST") == 0)
+        output_text(out, "additions   in any order (FAST)\n");
     output_printf(out, "lease       %d s from the last call on\n", s->lease_seconds);
 }
 

@@ -15,6 +15,8 @@ enum octet_status sessions_create(struct session *session, const char *from,
                                   struct octet_error *err) OCTET_MUST_CHECK;
 /* Elements of all parameters. */
 int64_t sessions_count_values(const Octet__V1__Session *s);
+/* "33 of 59 traced ops on opencl"; "" where all of them are the CPU's, or none is told. */
+const char *sessions_placement(const Octet__V1__Session *s, char out[96]);
 enum octet_status sessions_save(struct session *session, const char *session_id, const char *name,
                                 Octet__V1__Checkpoint **out,
                                 struct octet_error *err) OCTET_MUST_CHECK;

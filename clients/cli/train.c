@@ -211,7 +211,7 @@ static enum octet_status describe(struct training *run, const Octet__V1__Session
 {
     octet_arena *arena = run->session->arena;
     const Octet__V1__Coverage *coverage = made->trace ? made->trace->coverage : NULL;
-    char values[32], peak[32], share[32], mtp_share[32];
+    char values[32], peak[32], share[32], mtp_share[32], placement[96];
     int64_t mtp = 0, mtp_quantized = 0;
     const char *quantized = "nothing quantized", *of_mtp = "";
 
@@ -229,10 +229,12 @@ static enum octet_status describe(struct training *run, const Octet__V1__Session
                                     human_share(mtp_quantized, mtp, mtp_share));
     if (made->trace)
         view_warn_unused(made->trace);
+    sessions_placement(made, placement);
     if (quantized && of_mtp)
-        run->about = octet_arena_format(arena, "%s parameters, %s in a step; %s%s",
+        run->about = octet_arena_format(arena, "%s parameters, %s in a step; %s%s%s%s",
                                         human_count(sessions_count_values(made), values),
-                                        human_bytes(made->peak_bytes, peak), quantized, of_mtp);
+                                        human_bytes(made->peak_bytes, peak), quantized, of_mtp,
+                                        placement[0] ? "; " : "", placement);
     return run->about ? OCTET_OK : octet_arena_exhausted(arena, err);
 }
 

@@ -126,7 +126,8 @@ static enum octet_status find_backend(const struct octet_server_facts *facts,
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "placement.backend",
                           "'%.100s' is no backend of this server; it has %s", name, text);
     return octet_fail(err, OCTET_INVALID_ARGUMENT, "placement.device",
-                      "'%.100s' is no device of this server; it has %s", device, text);
+                      "'%.100s%s%.100s' is no device of this server; it has %s", name,
+                      name[0] ? ":" : "", device, text);
 }
 
 static enum octet_status check_placement(const struct octet_server_facts *facts,

@@ -6,6 +6,7 @@ silently cut or misread, a picture that no program opens, a checkpoint that is l
 
 usage: test_training.py OCTET [OCTETD]
 """
+import contextlib
 import csv
 import json
 import math
@@ -552,6 +553,27 @@ class Sessions(unittest.TestCase):
                 self.assertEqual((done.rc, done.out), (2, ""), arguments)
                 self.assertEqual(done.err.count("\n"), 1, done.err)
             self.assertFalse(os.path.exists(f"{path}/x.safetensors"))
+
+    def test_it_says_where_it_runs_and_how_it_adds_up(self):
+        with contextlib.ExitStack() as stack:
+            try:
+                server = stack.enter_context(support.daemon("--backends", "cpu,opencl"))
+            except AssertionError as error:
+                if "libOpenCL" not in str(error) and "no device" not in str(error):
+                    raise
+                self.skipTest(str(error))
+            create = ["session", "create", *SMALL, "quantization=fp8_full", "--batch", "1", "--length", "16", "--server", server]
+            there = self.fine(*create, "--backend", "opencl", "--accumulation", "fast").out
+            self.assertRegex(there, r"\nbackend     [1-9]\d* of \d+ traced ops on opencl, the rest on the CPU\n")
+            self.assertIn("\nadditions   in any order (FAST)\n", there)
+            self.assertNotRegex(self.fine(*create).out, r"\n(backend|additions) ")
+            done = run(*create, "--backend", "opencl:7")
+            self.assertEqual((done.rc, done.out), (2, ""))
+            self.assertIn("option --backend: 'opencl:7' is no device of this server; it has cpu:0, opencl:0", done.err)
+            with folder(a_txt=TEXT) as path:
+                done = self.fine("train", *SMALL, "quantization=fp8_full", "--data", f"{path}/a.txt", "--batch", "1", "--length",
+                                 "16", "--steps", "1", "--backend", "opencl", "--data-dir", path)
+                self.assertRegex(done.out.splitlines()[0], r" traced ops on opencl$")
 
     def test_a_file_that_does_not_fit_is_refused_and_named(self):
         with folder() as path, support.daemon("--data-dir", path) as server:
