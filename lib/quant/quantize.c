@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dtypes/codes.h"
 #include "kernels/kernels.h"
 #include "quant/layout.h"
 #include "quant/pack.h"
@@ -78,12 +79,18 @@ static float divide_by(enum octet_dtype dtype, float value, float divisor, bool 
     return value * (1.0f / divisor);
 }
 
+/* CPUs differ in the sign of the NaN that Inf * 0 makes. */
+static float one_nan(float scale)
+{
+    return scale == scale ? scale : oct_f32_from_bits(OCT_F32_NAN);
+}
+
 static float symmetric_scale(enum octet_dtype dtype, const struct oct_qtype *qtype,
                              const struct oct_kernels *kernels, float upper, bool is_fixed)
 {
     float s = divide_by(dtype, upper, qtype->bound, is_fixed);
 
-    return round_scale(qtype->scale_rule, dtype, kernels, s < tiny_root ? 1 : s);
+    return one_nan(round_scale(qtype->scale_rule, dtype, kernels, s < tiny_root ? 1 : s));
 }
 
 /* zero_points: their values, as codes of the qtype are written. */
@@ -97,7 +104,7 @@ static void asymmetric_scales(enum octet_dtype dtype, const struct oct_qtype *qt
         float lower = calibration->lower[i];
         float s = divide_by(dtype, oct_round_to(dtype, calibration->upper[i] - lower), span,
                             calibration->is_fixed);
-        scale[i] = s < tiny_root ? 1 : s;
+        scale[i] = one_nan(s < tiny_root ? 1 : s);
         zero_points[i] = oct_round_to(dtype, code_min - oct_round_to(dtype, lower / scale[i]));
     }
 }
@@ -147,6 +154,18 @@ static void convert_fast(const struct conversion *c, const struct oct_run *run)
     }
 }
 
+/* x / scale, rounded as x is. A NaN has the sign that quantize in kernels.h says. */
+static float quotient(const struct conversion *c, float x, int64_t scale)
+{
+    float y = c->divides ? x / c->scale[scale] : x * c->inverse[scale];
+
+    if (y == y)
+        return oct_round_to(c->source->dtype, y);
+    if (x != x)
+        return x;
+    return c->scale[scale] != c->scale[scale] ? c->scale[scale] : oct_f32_from_bits(0xffc00000u);
+}
+
 /* What the kernels have no loop for: zero points, and true divisions. */
 static void convert_slow(const struct conversion *c, const struct oct_run *run)
 {
@@ -160,7 +179,7 @@ static void convert_slow(const struct conversion *c, const struct oct_run *run)
                            oct_source_read(c->kernels, c->source, element, n, buffer), v);
         for (int64_t i = 0; i < n; i++) {
             int64_t s = run->scale + (c->layout->is_kept ? begin + i : 0);
-            v[i] = oct_round_to(dtype, c->divides ? v[i] / c->scale[s] : v[i] * c->inverse[s]);
+            v[i] = quotient(c, v[i], s);
             if (c->zero_points)
                 v[i] = oct_round_to(dtype, v[i] + c->zero_points[s]);
         }

@@ -72,6 +72,26 @@ START_TEST(quantize_equals_cpu)
 }
 END_TEST
 
+/* Codes of NaN show its sign. */
+START_TEST(codes_of_nan_equal_cpu)
+{
+    static const float given[] = {-NAN, NAN, INFINITY, -INFINITY, -2, 0};
+    const int32_t axis = 0;
+    struct octet_array array = array_of(numbers[_i % 2], 2, DIMS(6, 1), given);
+    struct octet_quantize_options how = {.qtype = qtypes[_i / 2 % 2],
+                                         .calibration_method = _i / 4 % 2 ? "absmax,1e-40" : "",
+                                         .channelwise_axes = &axis,
+                                         .channelwise_axis_count = _i >= 8};
+    struct octet_quantized a, b;
+
+    snprintf(bench.label, sizeof bench.label, "case %d", _i);
+    bench_ok(octet_quantize(&bench.compute, &array, &how, &a, &bench.err));
+    bench_ok(octet_backend_quantize(device, &bench.compute, &array, &how, &b, &bench.err));
+    check_same_bits(&a.scale, &b.scale, "scale");
+    check_same_bits(&a.qvalue, &b.qvalue, "qvalue");
+}
+END_TEST
+
 /* ---- products ---- */
 
 static const struct octet_rule given_rules[] = {
@@ -371,6 +391,7 @@ TCase *op_tests(void)
     tcase_add_checked_fixture(tests, device_begin, bench_end);
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, quantize_equals_cpu, 0, SEEDS(160));
+    tcase_add_loop_test(tests, codes_of_nan_equal_cpu, 0, 16);
     tcase_add_loop_test(tests, dot_equals_cpu, 0, SEEDS(132));
     tcase_add_loop_test(tests, quantized_operands_equal_cpu, 0, SEEDS(60));
     tcase_add_loop_test(tests, grouped_equals_cpu, 0, SEEDS(88));

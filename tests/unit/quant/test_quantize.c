@@ -226,6 +226,44 @@ START_TEST(a_scale_dtype_is_a_cast)
 }
 END_TEST
 
+/* A code of NaN has the sign of x if that is NaN, else of the scale if that is (always +), else -,
+ * whether the scale is shared (a product with its inverse) or the element's own (a division). */
+START_TEST(codes_of_nan)
+{
+    static const float given[] = {-NAN, NAN, INFINITY, -INFINITY, -2};
+    static const struct {
+        const char *method;
+        bool is_own;
+        unsigned char codes[5];
+    } cases[] = {{"absmax", true, {0xff, 0x7f, 0xff, 0xff, 0xfe}},
+                 {"absmax", false, {0xff, 0x7f, 0x7f, 0x7f, 0x7f}},
+                 {"absmax,1e-40", true, {0xff, 0x7f, 0x7f, 0x7f, 0xc0}}, /* Inf * 0 is a NaN */
+                 {"absmax,1e-40", false, {0xff, 0x7f, 0x7f, 0x7f, 0x7f}}};
+    const int32_t axis = 0;
+    struct octet_quantized q;
+
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        enum octet_dtype dtype = i % 2 ? OCTET_DTYPE_F32 : OCTET_DTYPE_BF16;
+        struct octet_array x = array_of(dtype, 1, DIMS(5), given);
+        struct octet_quantize_options how = {.qtype = "float8_e4m3fn",
+                                             .calibration_method = cases[i / 2].method,
+                                             .channelwise_axes = &axis,
+                                             .channelwise_axis_count = cases[i / 2].is_own};
+        bench_use((size_t)_i);
+        snprintf(bench.label, sizeof bench.label, "case %zu, workers %d", i, _i);
+        bench_ok(octet_quantize(&bench.compute, &x, &how, &q, &bench.err));
+        for (int at = 0; at < 5; at++)
+            ck_assert_msg(((unsigned char *)q.qvalue.data)[at] == cases[i / 2].codes[at],
+                          "%s: code %d is 0x%02x", bench.label, at,
+                          ((unsigned char *)q.qvalue.data)[at]);
+        for (int64_t at = 0; at < octet_array_elements(&q.scale); at++) {
+            float scale = array_at(&q.scale, at);
+            ck_assert_msg(scale == scale || !signbit(scale), "%s: a NaN of a scale", bench.label);
+        }
+    }
+}
+END_TEST
+
 TCase *quantize_tests(void)
 {
     TCase *tests = tcase_create("quantize");
@@ -236,5 +274,6 @@ TCase *quantize_tests(void)
     tcase_add_loop_test(tests, large_arrays_too, 0, 9);
     tcase_add_loop_test(tests, sums_of_squares_change_their_way, 0, 5);
     tcase_add_test(tests, a_scale_dtype_is_a_cast);
+    tcase_add_loop_test(tests, codes_of_nan, 0, BENCH_WORKERS_MAX);
     return tests;
 }
