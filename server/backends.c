@@ -18,6 +18,13 @@ static bool is_known(const char *name)
     return strcmp(name, "cpu") == 0;
 }
 
+/* A device is its number, in one way of writing it: two entries are never the same device. */
+static bool is_number(const char *text)
+{
+    return text[0] && strlen(text) < 10 && text[strspn(text, "0123456789")] == '\0' &&
+           (text[0] != '0' || !text[1]);
+}
+
 /* Compiled kernels stay with the daemon's data, if it has any. */
 static const char *cache_directory(const struct config *config, char *buffer, size_t size)
 {
@@ -59,10 +66,10 @@ static enum octet_status add(struct backends *backends, const struct config *con
     if (colon)
         *colon = '\0';
     *entry = (struct octet_server_backend){.name = name, .device = colon ? colon + 1 : "0"};
-    if (!is_known(name) || (strcmp(name, "cpu") == 0 && colon))
+    if (!is_known(name) || (colon && (strcmp(name, "cpu") == 0 || !is_number(colon + 1))))
         return octet_fail(err, OCTET_INVALID_ARGUMENT, "backends",
                           "'%.100s%s%.20s'; cpu, opencl or cuda were expected, the latter two with "
-                          "or without a device (cuda:1)",
+                          "or without a device's number (cuda:1)",
                           name, colon ? ":" : "", colon ? colon + 1 : "");
     for (size_t i = 0; i < backends->count; i++)
         if (strcmp(backends->list[i].name, name) == 0 &&
@@ -87,7 +94,8 @@ enum octet_status backends_open(struct backends *backends, const struct config *
         if (rest)
             *rest++ = '\0';
         name += strspn(name, " ");
-        name[strcspn(name, " ")] = '\0';
+        for (size_t end = strlen(name); end && name[end - 1] == ' ';)
+            name[--end] = '\0';
         if (backends->count == BACKENDS_MAX)
             status = octet_fail(err, OCTET_INVALID_ARGUMENT, "backends", "more than %d are named",
                                 BACKENDS_MAX);

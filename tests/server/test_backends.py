@@ -78,6 +78,8 @@ def octetd(request, *arguments):
 
 @pytest.mark.parametrize("backends, said", [
     ("abacus", "abacus"), ("cpu:1", "cpu:1"), ("cpu,cpu", "twice"), ("", "''"), ("opencl:7", "7"),
+    ("cpu junk", "'cpu junk'"), ("opencl 0", "'opencl 0'"), ("opencl:", "'opencl:'"), ("opencl:00", "opencl:00"),
+    ("opencl:+0", "opencl:+0"), ("opencl: 0", "opencl: 0"), ("opencl:-1", "opencl:-1"),
     (",".join(["cpu"] + [f"opencl:{i}" for i in range(20, 30)]), "20")])
 def test_backends_that_cannot_be_are_refused_at_the_start(request, backends, said):
     done = octetd(request, "--backends", backends, "--listen", "127.0.0.1:0")
