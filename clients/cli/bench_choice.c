@@ -293,7 +293,7 @@ enum octet_status bench_open_peers(struct bench *bench, struct octet_error *err)
     if (!bench_cpu_has("avx2"))
         return open_peer(bench, NULL, false, err);
     status = open_peer(bench, "Haswell", false, err);
-    if (status == OCTET_OK && bench->peer_count && bench_cpu_has("avx512f"))
+    if (status == OCTET_OK && bench->peer_count && blas_has_copies() && bench_cpu_has("avx512f"))
         status =
             open_peer(bench, bench_cpu_has("avx512bf16") ? "Cooperlake" : "SkylakeX", false, err);
     return status;

@@ -8,6 +8,13 @@
 #include <string.h>
 #include <strings.h>
 
+/* Sanitizers know one namespace: there the first core is the only one. */
+#if defined(LM_ID_NEWLM) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define COPIES 1
+#else
+#define COPIES 0
+#endif
+
 enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112 };
 
 /* A library that is loaded reads the environment of who loads it. */
@@ -18,8 +25,7 @@ static void *load_copy(const char *core)
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     if (core)
         setenv("OPENBLAS_CORETYPE", core, 1);
-/* Sanitizers know one namespace: there the first choice is the only one. */
-#if defined(LM_ID_NEWLM) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if COPIES
     return dlmopen(LM_ID_NEWLM, file, RTLD_NOW | RTLD_LOCAL);
 #else
     return dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -32,6 +38,11 @@ static void read_version(const char *config, char *out, size_t size)
     const char *blank = strchr(config, ' ');
 
     snprintf(out, size, "%.*s", blank ? (int)strcspn(blank + 1, " ") : 0, blank ? blank + 1 : "");
+}
+
+bool blas_has_copies(void)
+{
+    return COPIES;
 }
 
 bool blas_open(const char *core, struct blas *out, char *reason, size_t size)

@@ -20,6 +20,8 @@ struct blas {
     char version[24]; /* "0.3.21" */
 };
 
+/* Is each blas_open a copy of its own? Else the first one's core is that of all. */
+bool blas_has_copies(void);
 /* core: "Haswell", "SkylakeX", ... or NULL for its own choice. false: reason says why there is no
  * such peer. */
 bool blas_open(const char *core, struct blas *out, char *reason, size_t size);

@@ -496,7 +496,9 @@ class Guide(unittest.TestCase):
     def test_the_head_that_readme_shows(self):
         with folder() as path:
             head = self.shell(path, self.blocks("README.md", "octet train ")[0]).splitlines()[0]
-        self.assertIn(head + "\n", (self.ROOT / "README.md").read_text())
+        pattern = re.escape(head).replace(re.escape(re.search(r"[0-9.]+ MiB", head)[0]), "[0-9.]+ MiB")
+        # Memory depends on the threads that a call gets.
+        self.assertRegex((self.ROOT / "README.md").read_text(), pattern + "\n")
 
     def test_sessions(self):
         [block] = self.blocks("docs/training.md", "octet session create")
