@@ -210,8 +210,11 @@ static enum octet_status host_keep(void *user, octet_held *held, char id[OCTET_S
     }
     memcpy(held->id, session->id, sizeof held->id);
     memcpy(id, session->id, sizeof held->id);
+    struct octet_held_info info;
+    octet_held_tell(held, &info);
     log_event(LOG_LEVEL_INFO, "session made", log_text("session", held->id),
-              log_text("model", held->model), log_number("peak_bytes", (int64_t)held->memory.peak));
+              log_text("model", held->model), log_text("backend", info.backend),
+              log_number("peak_bytes", (int64_t)held->memory.peak));
     session->held = held;
     session->is_listed = true;
     session->sessions = s;

@@ -230,7 +230,8 @@ static enum octet_status create(struct session *session, struct octet_error *err
 static enum octet_status list(struct session *session, struct octet_error *err)
 {
     static const struct column columns[] = {{"SESSION", false}, {"MODEL", false}, {"MODE", false},
-                                            {"STEP", true},     {"MEMORY", true}, {"PEAK", true}};
+                                            {"BACKEND", false}, {"STEP", true},   {"MEMORY", true},
+                                            {"PEAK", true}};
     Octet__V1__ListSessionsRequest request = OCTET__V1__LIST_SESSIONS_REQUEST__INIT;
     ProtobufCMessage *message;
     enum octet_status status =
@@ -249,6 +250,7 @@ static enum octet_status list(struct session *session, struct octet_error *err)
             s->session_id,
             s->model,
             mode_name(s->mode),
+            s->backend,
             octet_arena_format(arena, "%" PRId64, s->step),
             octet_arena_format(arena, "%s", human_bytes(s->memory_bytes, resident)),
             octet_arena_format(arena, "%s", human_bytes(s->peak_bytes, peak))};

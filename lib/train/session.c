@@ -354,6 +354,11 @@ enum octet_session_mode octet_session_mode(const octet_session *session)
     return session->options.mode;
 }
 
+octet_backend *octet_session_backend(const octet_session *session)
+{
+    return session->options.backend;
+}
+
 uint64_t oct_session_parameter_bytes(const octet_session *s)
 {
     if (s->options.mode == OCTET_SESSION_TRAIN)

@@ -36,10 +36,12 @@ void oct_wire_tell_state(octet_held *held)
 void octet_held_tell(const octet_held *held, struct octet_held_info *out)
 {
     const struct octet_plan_totals *totals = octet_plan_totals(octet_session_plan(held->session));
+    const octet_backend *backend = octet_session_backend(held->session);
 
     *out = (struct octet_held_info){
         .mode = octet_session_mode(held->session),
         .accumulation = held->accumulation,
+        .backend = backend ? octet_backend_facts(backend)->capabilities.name : "cpu",
         .memory = held->memory,
         .step = atomic_load_explicit(&held->step, memory_order_relaxed),
         .accumulated = atomic_load_explicit(&held->accumulated, memory_order_relaxed),

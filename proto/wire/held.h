@@ -66,6 +66,7 @@ struct octet_held_info {
     char id[OCTET_SESSION_ID_BYTES], model[128];
     enum octet_session_mode mode;
     enum octet_accumulation accumulation;
+    const char *backend; /* "cpu"; lives as long as the program */
     struct octet_session_memory memory;
     int64_t step, accumulated, batch_size, sequence_length, lease_ms;
 };

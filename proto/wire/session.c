@@ -49,6 +49,7 @@ static bool put_info(octet_arena *arena, const struct octet_held_info *from, Oct
     to->mode = from->mode == OCTET_SESSION_INFER ? OCTET__V1__SESSION_MODE__SESSION_MODE_INFER
                                                  : OCTET__V1__SESSION_MODE__SESSION_MODE_TRAIN;
     to->accumulation = (char *)octet_accumulation_name(from->accumulation);
+    to->backend = (char *)from->backend;
     to->batch_size = from->batch_size;
     to->sequence_length = from->sequence_length;
     to->lease_seconds = seconds(from->lease_ms);

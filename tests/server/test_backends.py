@@ -44,6 +44,8 @@ def test_a_session_on_opencl_has_the_bits_of_the_cpu(opencl):
     assert {backend for _, backend in backends_of(here.trace)} == {"cpu"}
     assert (True, "opencl") in backends_of(there.trace) and (False, "cpu") in backends_of(there.trace)
     assert (False, "opencl") not in backends_of(there.trace)
+    assert (here.backend, there.backend) == ("cpu", "opencl")
+    assert sorted(s.backend for s in client("ListSessions").sessions) == ["cpu", "opencl"]
     assert digests(client, here.session_id) == digests(client, there.session_id)
     again = client.create(model=model(), placement={"backend": "opencl", "device": "0"}, mode=1)
     assert (True, "opencl") in backends_of(again.trace)

@@ -46,9 +46,8 @@ struct oct_opencl {
 enum octet_status oct_opencl_load(const struct oct_opencl **out,
                                   struct octet_error *err) OCTET_MUST_CHECK;
 
-/* Keeps the process' first context for as long as that runs. PoCL 3.1 ends its threads with the
- * last context and does not start them again, so that whoever opens the device anew waits for ever.
- */
+/* Keeps the process' first context for as long as that runs: opening a device anew after the last
+ * one had gone was seen to hang with PoCL 3.1, though not each time. */
 void oct_opencl_stay(cl_context context);
 
 /* "CL_OUT_OF_RESOURCES"; "error -9999". */

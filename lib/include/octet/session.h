@@ -76,6 +76,7 @@ OCTET_API void octet_session_destroy(octet_session *session); /* NULL is fine */
 OCTET_API octet_plan *
 octet_session_plan(const octet_session *session); /* borrowed; planned shape */
 OCTET_API enum octet_session_mode octet_session_mode(const octet_session *session);
+OCTET_API octet_backend *octet_session_backend(const octet_session *session); /* NULL: the CPU */
 OCTET_API struct octet_session_memory octet_session_memory(const octet_session *session);
 OCTET_API int64_t octet_session_step(const octet_session *session); /* optimizer steps taken */
 OCTET_API int64_t octet_session_accumulated(const octet_session *session); /* calls since then */
