@@ -158,7 +158,10 @@ static enum octet_status host_list(void *user, octet_arena *arena, struct octet_
     (void)user;
     *count = 1;
     *out = OCTET_NEW_ARRAY(arena, 1, struct octet_held_info);
-    return *out ? OCTET_OK : octet_arena_exhausted(arena, err);
+    if (!*out)
+        return octet_arena_exhausted(arena, err);
+    (*out)->backend = "cpu";
+    return OCTET_OK;
 }
 
 static enum octet_status host_directory(void *user, bool writes, const char **out,
